@@ -1,0 +1,72 @@
+"""How a number is known: one of six kinds, always with a machine and a date."""
+
+import datetime
+import platform
+from dataclasses import dataclass
+
+KINDS = {
+    "live": "measured now on this machine's GPU",
+    "recorded": "measured earlier on the named GPU and shipped with the course",
+    "published": "quoted from the named source",
+    "compiled": "read from the real compiler's output for the named target",
+    "interpreted": "the kernel really run, on the CPU; values and counts, never times",
+    "simulated": "computed by the named model",
+}
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """`kind` out of KINDS, the `machine` it comes from, an ISO `date`, and `detail` (versions, target, model)."""
+
+    kind: str
+    machine: str
+    date: str
+    detail: str = ""
+
+    def __post_init__(self):
+        if self.kind not in KINDS:
+            raise ValueError(f"evidence must be one of {', '.join(KINDS)}, got {self.kind!r}")
+        if not self.machine or not self.date:
+            raise ValueError("evidence needs a machine and a date")
+
+    def line(self) -> str:
+        """The line shown under every figure and table."""
+        return " · ".join(part for part in (self.kind, self.detail, self.machine, self.date) if part)
+
+
+def today() -> str:
+    return datetime.date.today().isoformat()
+
+
+def this_machine() -> str:
+    return f"this computer ({platform.machine()} CPU)"
+
+
+def compiled_here(target: str, compiler: str) -> Evidence:
+    """Evidence for compiler output produced on this machine, e.g. compiled_here("sm_120", "Triton 3.7.1")."""
+    return Evidence("compiled", this_machine(), today(), f"for {target} by {compiler}")
+
+
+def interpreted_here(by: str = "Triton interpreter") -> Evidence:
+    return Evidence("interpreted", this_machine(), today(), by)
+
+
+def simulated(model: str) -> Evidence:
+    """Evidence for a model's output; `model` names it in a few words."""
+    return Evidence("simulated", this_machine(), today(), model)
+
+
+def evidence_of(table) -> Evidence:
+    """The evidence of a table of `helpers.measure` or `helpers.results`, which must be of one kind and machine.
+
+    Raises ValueError for a table without evidence columns or of mixed kinds; of several dates the range is shown.
+    """
+    missing = {"evidence", "machine", "date", "versions"} - set(table.columns)
+    if missing or len(table) == 0:
+        raise ValueError(f"no evidence in this table: {'it is empty' if not missing else f'columns {missing} missing'}")
+    kinds, machines = set(table["evidence"]), set(table["machine"])
+    if len(kinds) > 1 or len(machines) > 1:
+        raise ValueError(f"mixed evidence: {sorted(kinds)} from {sorted(machines)}; show each on its own")
+    dates = sorted(set(table["date"]))
+    date = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    return Evidence(kinds.pop(), machines.pop(), date, table["versions"].iloc[0])

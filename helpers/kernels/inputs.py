@@ -1,0 +1,64 @@
+"""What a kernel wrapper checks before it launches anything. Every message says what was needed and what came."""
+
+import contextlib
+
+import torch
+
+from helpers import mode
+
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def check_tensors(name: str, **tensors: torch.Tensor) -> None:
+    """Refuse what the kernels were not written for.
+
+    Raises TypeError for anything but tensors of one dtype out of float32, float16 and bfloat16; ValueError for tensors
+    on different devices, on a device that this mode does not launch on, in a sparse layout, or whose gradient would be
+    lost.
+    """
+    for arg, x in tensors.items():
+        if not isinstance(x, torch.Tensor):
+            raise TypeError(f"{name}: {arg} must be a torch.Tensor, got {type(x).__name__}")
+        if x.dtype not in DTYPES:
+            raise TypeError(f"{name}: {arg} must be float32, float16 or bfloat16, got {_short(x.dtype)}")
+    dtypes = {arg: _short(x.dtype) for arg, x in tensors.items()}
+    if len(set(dtypes.values())) > 1:
+        raise TypeError(f"{name}: all inputs must have one dtype, got {_listed(dtypes)}")
+    for arg, x in tensors.items():
+        if x.layout != torch.strided:
+            raise ValueError(f"{name}: {arg} must be a dense (strided) tensor, got layout {x.layout}")
+    devices = {arg: str(x.device) for arg, x in tensors.items()}
+    if len(set(devices.values())) > 1:
+        raise ValueError(f"{name}: all inputs must be on one device, got {_listed(devices)}")
+    needed = "cuda" if mode.is_live() else "cpu"
+    for arg, x in tensors.items():
+        if x.device.type != needed:
+            raise ValueError(f"{name}: kernels run on {needed} tensors here ({_why()}), but {arg} is on {x.device}")
+        if torch.is_grad_enabled() and x.requires_grad:
+            raise ValueError(
+                f"{name}: {arg} requires grad, and this kernel has no backward pass: its gradient would be lost. "
+                f"Pass {arg}.detach() or call under torch.no_grad()."
+            )
+
+
+def check_rank(name: str, arg: str, x: torch.Tensor, rank: int) -> None:
+    """Raise ValueError unless `x` has `rank` dimensions."""
+    if x.dim() != rank:
+        raise ValueError(f"{name}: {arg} must have {rank} dimensions, got shape {tuple(x.shape)}")
+
+
+def launch_on(x: torch.Tensor):
+    """A context in which launches go to the device of `x` (Triton launches on torch's current device and stream)."""
+    return torch.cuda.device(x.device) if x.is_cuda else contextlib.nullcontext()
+
+
+def _why() -> str:
+    return "a GPU is in use" if mode.is_live() else "no GPU is in use: the Triton interpreter runs them"
+
+
+def _short(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _listed(values: dict[str, str]) -> str:
+    return ", ".join(f"{arg}: {value}" for arg, value in values.items())

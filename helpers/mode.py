@@ -1,0 +1,89 @@
+"""Where kernels run and which evidence a lesson shows, decided once, before Triton is imported.
+
+Triton reads `TRITON_INTERPRET` while it is being imported, so `helpers/__init__.py` calls `decide()` first of all.
+`COURSE_EVIDENCE` forces the answer:
+
+    auto      (default) live where a usable GPU is found, recorded elsewhere
+    live      measure on this machine's GPU; an error where there is none
+    recorded  show recordings and run kernels on the CPU, even on a machine with a GPU
+"""
+
+import functools
+import importlib.util
+import os
+import sys
+
+import torch
+
+CHOICES = ("auto", "live", "recorded")
+
+
+def usable_gpu() -> str | None:
+    """None if this process can run kernels on a GPU, otherwise the reason why not, in one sentence."""
+    if torch.version.cuda is None:
+        return f"torch {torch.__version__} is a build without CUDA"
+    if not torch.cuda.is_available():
+        return "no NVIDIA GPU or driver was found"
+    major, minor = torch.cuda.get_device_capability()
+    built_for = torch.cuda.get_arch_list()
+    # Binary code runs on the same major version from its minor version on. `is_available()` is True without any.
+    runs = any(a.startswith("sm_") and int(a[3:].rstrip("af")) // 10 == major
+               and int(a[3:].rstrip("af")) % 10 <= minor for a in built_for)
+    if not runs:
+        return f"this torch build has no code for sm_{major}{minor} (it has {', '.join(built_for)})"
+    if not has_triton():
+        return "Triton is not installed"
+    return None
+
+
+def has_triton() -> bool:
+    """True if the real Triton is installed (not the stand-in of `helpers.no_triton`)."""
+    loaded = sys.modules.get("triton")
+    if loaded is not None:
+        return not getattr(loaded, "STAND_IN", False)
+    return importlib.util.find_spec("triton") is not None
+
+
+@functools.cache
+def mode() -> str:
+    """`"live"` or `"recorded"`. Raises ValueError for an unknown COURSE_EVIDENCE, RuntimeError for live without GPU."""
+    asked = os.environ.get("COURSE_EVIDENCE", "auto").strip().lower() or "auto"
+    if asked not in CHOICES:
+        raise ValueError(f"COURSE_EVIDENCE must be one of {', '.join(CHOICES)}; it is {asked!r}")
+    if asked == "recorded":
+        return "recorded"
+    reason = usable_gpu()
+    if reason is None:
+        return "live"
+    if asked == "live":
+        raise RuntimeError(f"COURSE_EVIDENCE=live needs a GPU, but {reason}. Unset it, or set it to recorded.")
+    return "recorded"
+
+
+def is_live() -> bool:
+    return mode() == "live"
+
+
+def device() -> torch.device:
+    """The device that lessons create their tensors on: the current GPU when live, otherwise the CPU."""
+    return torch.device("cuda", torch.cuda.current_device()) if is_live() else torch.device("cpu")
+
+
+def decide() -> None:
+    """Switch Triton to its interpreter, or to the stand-in where it has no wheel. Called by `helpers/__init__.py`."""
+    interpret = "0" if is_live() else "1"
+    loaded = "triton" in sys.modules
+    if loaded and has_triton() and os.environ.get("TRITON_INTERPRET", "0") != interpret:
+        raise RuntimeError(
+            "Triton was imported before helpers, so it can no longer be told how to run kernels here. "
+            "Restart the kernel and import helpers first."
+        )
+    os.environ["TRITON_INTERPRET"] = interpret
+    if not has_triton():
+        from helpers import no_triton
+
+        no_triton.install()
+    elif not is_live():
+        from helpers import interpreter
+
+        interpreter.prepare()
