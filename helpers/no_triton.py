@@ -8,7 +8,7 @@ import inspect
 import sys
 import types
 
-ADVICE = "Triton has no package for this system, so this kernel cannot run here. Use WSL, a container or a Linux machine."
+ADVICE = "Triton has no package for this system, so this kernel cannot run here. Use WSL, a container or Linux."
 
 
 class Unlaunchable:

@@ -41,7 +41,7 @@ _registry: dict[str, Experiment] = {}
 
 
 def product(**choices: list) -> list[dict]:
-    """Every combination of the choices, as parameter dicts: product(n=[1, 2], k=[3]) -> [{n: 1, k: 3}, {n: 2, k: 3}]."""
+    """Every combination of the choices, as dicts: product(n=[1, 2], k=[3]) -> [{n: 1, k: 3}, {n: 2, k: 3}]."""
     return [dict(zip(choices, values, strict=True)) for values in itertools.product(*choices.values())]
 
 

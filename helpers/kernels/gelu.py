@@ -6,7 +6,6 @@
 Both compute in float32 and round once. Sources: Hendrycks and Gimpel, arXiv 1606.08415; torch's approximate="tanh".
 """
 
-import math
 
 import torch
 import triton
@@ -17,7 +16,6 @@ from helpers.kernels.inputs import check_tensors, launch_on
 
 BLOCK = 1024
 NUM_WARPS = 4
-SQRT_2_OVER_PI = tl.constexpr(math.sqrt(2 / math.pi))
 
 
 def gelu_reference(x: torch.Tensor) -> torch.Tensor:

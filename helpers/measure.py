@@ -1,0 +1,194 @@
+"""Measuring on this machine's GPU, and the one call that lessons use: `measure(name)`.
+
+The clock is `triton.testing.do_bench`: events around the call, the L2 cache flushed before it, every sample kept.
+Around it stand the rules that make a number worth showing: the result is checked first (on memory filled with NaN),
+variants are interleaved, one process at a time measures on a GPU, and what looks wrong is flagged or refused.
+"""
+
+import contextlib
+import itertools
+import platform
+import tempfile
+from pathlib import Path
+
+import filelock
+import pandas as pd
+import torch
+import triton
+from tqdm.auto import tqdm
+
+from helpers import evidence, mode, results, specs
+from helpers.experiments import experiment
+from helpers.samples import Timing, bandwidth_gb_per_s, row_of, summarise, tflops
+
+__all__ = ["Timing", "bandwidth_gb_per_s", "measure", "summarise", "tflops", "time_us"]
+
+ROUNDS = 3  # variants take turns this often
+SAMPLES_A_ROUND = 12
+
+
+def time_us(fn, *, samples: int = ROUNDS * SAMPLES_A_ROUND) -> Timing:
+    """Time `fn()` on this machine's GPU, in microseconds, from a cold L2 cache.
+
+    Raises RuntimeError without a usable GPU: an interpreted kernel has no time worth showing.
+    """
+    _need_gpu("time_us")
+    with gpu_lock():
+        return summarise(_sample(fn, samples))
+
+
+def _sample(fn, samples: int) -> list[float]:
+    """About `samples` times of `fn` in microseconds; compiles and warms up first."""
+    bench = triton.testing.do_bench
+    estimate_ms = max(bench(fn, warmup=1, rep=1, return_mode="median"), 1e-3)
+    # do_bench takes milliseconds and derives the number of repeats from an estimate of its own
+    times_ms = bench(fn, warmup=max(1, min(25, 5 * estimate_ms)), rep=max(1, samples * estimate_ms), return_mode="all")
+    step = max(1, len(times_ms) // samples)
+    return [round(t * 1e3, 3) for t in times_ms[::step][:samples]]
+
+
+def _need_gpu(what: str) -> None:
+    if not mode.is_live():
+        reason = mode.usable_gpu() or "COURSE_EVIDENCE=recorded forces recordings"
+        raise RuntimeError(f"{what} needs a GPU, and {reason}. measure(...) shows recordings instead.")
+
+
+@contextlib.contextmanager
+def gpu_lock():
+    """Held while measuring, so that two notebooks on one GPU take turns."""
+    index = torch.cuda.current_device()
+    path = Path(tempfile.gettempdir()) / f"gpu-course-{torch.cuda.get_device_properties(index).uuid}.lock"
+    with filelock.FileLock(path):
+        yield
+
+
+def measure(name: str, *, yours=None, variants=None, progress: bool = True, **parameters) -> pd.DataFrame:
+    """The results of one experiment as a tidy table, measured now with a GPU, from the recording without.
+
+    `parameters` keep the cases with these values (`n=1024`, or a list); `variants` keeps the named ones. `yours` is
+    the reader's own callable, measured beside the shipped variants as variant "yours" (live only: nobody recorded it).
+    Columns: experiment, variant, the parameters, time_us (median), time_us_p20, time_us_p80, samples, traffic_bytes,
+    flops, bandwidth_gb_per_s, tflops, flags, evidence, machine, date, versions; and an experiment's own values.
+    Raises ValueError for unknown names, AssertionError if a variant's result is wrong.
+    """
+    if not mode.is_live():
+        return results.recorded(name, variants=variants, **parameters)
+    return run_experiment(name, yours=yours, variants=variants, progress=progress, **parameters)
+
+
+def run_experiment(name, *, yours=None, variants=None, progress=True, **parameters) -> pd.DataFrame:
+    """Measure one experiment on this machine's GPU; see `measure`."""
+    _need_gpu("measuring")
+    found = experiment.get(name)
+    spec = specs.gpu()
+    chosen = dict(found.variants)
+    if variants is not None:
+        wanted = [variants] if isinstance(variants, str) else list(variants)
+        unknown = set(wanted) - set(chosen)
+        if unknown:
+            raise ValueError(f"{name} has no variant {sorted(unknown)}; it has {sorted(chosen)}")
+        chosen = {v: chosen[v] for v in wanted}
+    if yours is not None:
+        chosen["yours"] = yours
+    cases = results.select_cases(name, found.cases(spec), parameters)
+    rows = []
+    with gpu_lock():
+        shared = _other_processes()
+        for case in tqdm(cases, desc=name, disable=not progress, leave=False):
+            rows += _measure_case(found, chosen, case, spec, shared)
+            torch.cuda.empty_cache()
+    if not rows:
+        raise ValueError(f"{name}: no variant applies to {cases}")
+    return pd.DataFrame(rows)
+
+
+def _measure_case(found, variants, case, spec, shared) -> list[dict]:
+    runs = {}
+    for variant, fn in variants.items():
+        torch.manual_seed(0)
+        run = found.prepare(fn, **case)
+        if run is not None:
+            if run.call is not None:
+                check_on_poisoned(run, f"{found.name}: {variant} {case}")
+            runs[variant] = run
+    samples = {variant: [] for variant in runs}
+    for _, (variant, run) in itertools.product(range(ROUNDS), runs.items()):
+        if run.call is not None:
+            samples[variant] += _sample(run.call, SAMPLES_A_ROUND)
+    stamp = {"evidence": "live", "machine": machine_name(), "date": evidence.today(), "versions": versions_line()}
+    rows = []
+    for variant, run in runs.items():
+        row = {"experiment": found.name, "variant": variant, **case}
+        if run.call is not None:
+            row |= row_of(samples[variant], run.traffic_bytes, run.flops, spec, shared)
+        if run.values is not None:
+            row |= run.values()
+        rows.append(row | stamp)
+    return rows
+
+
+def check_on_poisoned(run, what: str) -> None:
+    """Run once, fill the output with NaN, free it, run again into that memory and check what is there.
+
+    An element that the kernel does not write keeps the NaN, instead of a lucky value from an earlier run.
+    """
+    out = run.call()
+    for tensor in out if isinstance(out, tuple | list) else (out,):
+        if isinstance(tensor, torch.Tensor) and tensor.is_floating_point():
+            tensor.fill_(float("nan"))
+    del out
+    try:
+        run.check(run.call())
+    except AssertionError as error:
+        raise AssertionError(f"{what}: wrong result, so it is not timed. {error}") from None
+
+
+def machine_name() -> str:
+    return torch.cuda.get_device_name()
+
+
+def versions() -> dict[str, str]:
+    found = {"torch": torch.__version__, "triton": triton.__version__, "python": platform.python_version()}
+    return found | {"cuda": torch.version.cuda or "none", "driver": _nvml("driver") or "unknown"}
+
+
+def versions_line() -> str:
+    v = versions()
+    return f"torch {v['torch']}, Triton {v['triton']}, driver {v['driver']}"
+
+
+def clocks() -> dict:
+    """SM and memory clock in MHz, temperature in degrees C, power in W and throttle reasons, as the driver says."""
+    return _nvml("clocks") or {}
+
+
+def _other_processes() -> list[str]:
+    others = _nvml("processes")
+    return ["shared GPU"] if others and others > 1 else []
+
+
+def _nvml(what: str):
+    """One question to the driver's management library; None where it cannot answer."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+    except Exception:  # no driver library here: every kind of failure means the same
+        return None
+    try:
+        if what == "driver":
+            return pynvml.nvmlSystemGetDriverVersion()
+        handle = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties().uuid}")
+        if what == "processes":
+            return len(pynvml.nvmlDeviceGetComputeRunningProcesses(handle))
+        return {
+            "sm_mhz": pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM),
+            "memory_mhz": pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_MEM),
+            "temperature_c": pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU),
+            "power_w": round(pynvml.nvmlDeviceGetPowerUsage(handle) / 1e3),
+            "throttle_reasons": hex(pynvml.nvmlDeviceGetCurrentClocksEventReasons(handle)),
+        }
+    except pynvml.NVMLError:
+        return None
+    finally:
+        pynvml.nvmlShutdown()

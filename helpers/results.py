@@ -1,0 +1,141 @@
+"""Recorded results (`data/recorded/<gpu>.json`) and published ones (`data/published.toml`), as tidy tables.
+
+A recording keeps raw samples; medians and rates are derived again whenever it is read, so that no stored summary can
+disagree with its samples.
+"""
+
+import functools
+import json
+import os
+import re
+import tempfile
+import tomllib
+from pathlib import Path
+
+import pandas as pd
+
+from helpers import specs
+from helpers.samples import row_of
+
+DATA = Path(__file__).parent / "data"
+RECORDED = DATA / "recorded"
+DEFAULT_MACHINE = "nvidia_h200"
+STAMP = ("evidence", "machine", "date", "versions")
+
+
+def machine_slug(name: str) -> str:
+    """File name of a GPU's recording: "NVIDIA H200" -> "nvidia_h200"."""
+    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+
+
+@functools.cache
+def load(machine: str = DEFAULT_MACHINE) -> dict:
+    """The parsed recording of a GPU. Raises ValueError listing the recordings there are."""
+    path = RECORDED / f"{machine_slug(machine)}.json"
+    if not path.exists():
+        known = ", ".join(sorted(p.stem for p in RECORDED.glob("*.json"))) or "none yet"
+        raise ValueError(f"no recording of {machine!r}; there are: {known}")
+    return json.loads(path.read_text(), parse_constant=_refuse_constant)
+
+
+def save(data: dict, path: Path) -> None:
+    """Write a recording whole or not at all. Raises ValueError for a number that JSON cannot hold."""
+    text = _dump(data)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".part")
+    with os.fdopen(handle, "w") as file:
+        file.write(text)
+    os.replace(temporary, path)
+    load.cache_clear()
+
+
+def _dump(data: dict) -> str:
+    """One line a row: small, and a difference between two recordings can be read."""
+    try:
+        experiments = data["experiments"]
+        head = {key: value for key, value in data.items() if key != "experiments"}
+        lines = [json.dumps(head, allow_nan=False)[:-1] + (", " if head else "") + '"experiments": {']
+        for i, (name, entry) in enumerate(sorted(experiments.items())):
+            stamp = {key: value for key, value in entry.items() if key != "rows"}
+            lines.append(f"{json.dumps(name)}: {json.dumps(stamp, allow_nan=False)[:-1]}, \"rows\": [")
+            lines.append(",\n".join(json.dumps(row, allow_nan=False) for row in entry["rows"]))
+            lines.append("]}" + ("," if i + 1 < len(experiments) else ""))
+        return "\n".join([*lines, "}}", ""])
+    except ValueError as error:
+        raise ValueError(f"a recording must hold finite numbers only: {error}") from None
+
+
+def _refuse_constant(text: str):
+    raise ValueError(f"{text} in a recording: numbers must be finite")
+
+
+def recorded(name: str, *, variants=None, machine: str = DEFAULT_MACHINE, **parameters) -> pd.DataFrame:
+    """The recorded rows of one experiment, with the columns of `helpers.measure.measure`.
+
+    Raises ValueError if the experiment, a variant or a parameter value was not recorded, saying what was.
+    """
+    data = load(machine)
+    entry = data["experiments"].get(name)
+    if entry is None:
+        raise ValueError(f"{name!r} is not recorded for {data['machine']['name']}; recorded: "
+                         f"{', '.join(sorted(data['experiments']))}")
+    spec = specs.gpu(data["machine"]["name"])
+    wanted = None if variants is None else [variants] if isinstance(variants, str) else list(variants)
+    stored = entry["rows"]
+    known = list(dict.fromkeys(row["variant"] for row in stored))
+    if wanted is not None and set(wanted) - set(known):
+        raise ValueError(f"{name}: variant {sorted(set(wanted) - set(known))} is not recorded; recorded: {known}")
+    kept = select_cases(name, [row["case"] for row in stored], parameters)
+    rows = []
+    for row in stored:
+        if row["case"] not in kept or (wanted is not None and row["variant"] not in wanted):
+            continue
+        out = {"experiment": name, "variant": row["variant"], **row["case"]}
+        if row.get("samples_us"):
+            out |= row_of(row["samples_us"], row["traffic_bytes"], row["flops"], spec)
+            out["flags"] = ", ".join(dict.fromkeys(filter(None, [out["flags"], row.get("flags", "")])))
+        out |= row.get("values", {})
+        out |= {"evidence": "recorded", "machine": data["machine"]["name"], "date": entry["date"],
+                "versions": entry["versions_line"]}
+        rows.append(out)
+    if not rows:
+        raise ValueError(f"{name}: variants {wanted} were not recorded for {parameters}")
+    return pd.DataFrame(rows)
+
+
+def select_cases(name: str, cases: list[dict], parameters: dict) -> list[dict]:
+    """The cases whose parameters have the wanted values (a value or a list of values).
+
+    Raises ValueError for an unknown parameter or a value that no case has.
+    """
+    kept = list({json.dumps(case, sort_keys=True): case for case in cases}.values())
+    for key, value in parameters.items():
+        wanted = list(value) if isinstance(value, list | tuple | set | range) else [value]
+        there = list(dict.fromkeys(case[key] for case in cases if key in case))
+        if not there:
+            known = sorted({k for case in cases for k in case})
+            raise ValueError(f"{name} has no parameter {key!r}; it has {', '.join(known) or 'none'}")
+        missing = [v for v in wanted if v not in there]
+        if missing:
+            raise ValueError(f"{name}: no case with {key} = {missing}; there are {there}")
+        kept = [case for case in kept if case.get(key) in wanted]
+    if not kept:
+        raise ValueError(f"{name}: no case has {parameters} together")
+    return kept
+
+
+@functools.cache
+def published_all() -> dict[str, dict]:
+    """Every published number by id, as written in `data/published.toml`."""
+    entries = tomllib.loads((DATA / "published.toml").read_text())["result"]
+    by_id = {entry["id"]: entry for entry in entries}
+    if len(by_id) != len(entries):
+        raise ValueError("published.toml holds one id twice")
+    return by_id
+
+
+def published(id: str) -> dict:
+    """One published result. Raises ValueError listing the ids there are."""
+    if id not in published_all():
+        raise ValueError(f"nothing published under {id!r}; there are {', '.join(published_all())}")
+    return published_all()[id]
