@@ -1,0 +1,1 @@
+"""Tests of the exercises, one module a lesson."""

@@ -1,0 +1,32 @@
+"""The first call of every notebook: says which evidence its outputs carry, and starts the compiler's worker."""
+
+import torch
+import triton
+
+from helpers import compile as compiler
+from helpers import mode, results
+
+
+def start(lesson: str) -> None:
+    """Print the evidence line of a lesson, e.g. start("03_gelu"), and warm up the compiler in the background."""
+    compiler.warm_up()
+    print(f"Lesson {lesson}. {evidence_paragraph()}")
+
+
+def evidence_paragraph() -> str:
+    """One or two sentences: where measurements, values and compiler output come from in this session."""
+    if mode.is_live():
+        name = torch.cuda.get_device_name()
+        return f"Evidence: live. Kernels run and are measured on this machine's {name} (Triton {triton.__version__})."
+    values = "the Triton interpreter" if mode.has_triton() else "torch, since Triton has no package for this system"
+    machine = _recorded_machine()
+    return (
+        f"Evidence: {machine}. Kernels compute their values on this CPU by {values}; "
+        "compiled code comes from the real compiler for the named target."
+    )
+
+
+def _recorded_machine() -> str:
+    data = results.load()
+    dates = sorted(entry["date"] for entry in data["experiments"].values())
+    return f"recorded. Measurements were made on an {data['machine']['name']}, {dates[0]} to {dates[-1]}"

@@ -1,0 +1,116 @@
+"""`make notebooks`: run notebooks in recorded mode and store what they show, the same on every machine.
+
+    python -m helpers.lesson.store                       all notebooks
+    python -m helpers.lesson.store notebooks/03_gelu.ipynb
+    python -m helpers.lesson.store --sync-only           only copy shipped kernels into the cells that teach them
+
+A notebook that raises is not written; the error and its cell are printed, and the command exits with 1.
+"""
+
+import argparse
+import ast
+import importlib
+import inspect
+import os
+import re
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import nbformat
+
+ROOT = Path(__file__).parents[2]
+NOTEBOOKS = ROOT / "notebooks"
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+TIMEOUT_S = 120
+
+
+def main(arguments=None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m helpers.lesson.store", description=__doc__.splitlines()[0])
+    parser.add_argument("notebooks", nargs="*", type=Path)
+    parser.add_argument("--sync-only", action="store_true")
+    options = parser.parse_args(arguments)
+    failed = []
+    for path in options.notebooks or sorted(NOTEBOOKS.glob("*.ipynb")):
+        notebook = nbformat.read(path, as_version=4)
+        changed = sync_kernels(notebook)
+        began = time.monotonic()
+        if not options.sync_only:
+            try:
+                execute(notebook)
+            except Exception as error:  # nbclient's message holds the cell and the traceback
+                failed.append(path)
+                print(f"{path.name} FAILED, not written\n{error}", flush=True)
+                continue
+            clean(notebook)
+        nbformat.write(notebook, path)
+        took = "" if options.sync_only else f", {time.monotonic() - began:.1f} s"
+        size = path.stat().st_size / 1e6
+        print(f"{path.name}: {changed} kernels updated, {size:.2f} MB{took}", flush=True)
+    return 1 if failed else 0
+
+
+def execute(notebook, *, mode: str = "recorded") -> None:
+    """Run all cells in place, in a kernel of this Python whose COURSE_EVIDENCE is `mode`."""
+    from nbclient import NotebookClient
+
+    before = os.environ.get("COURSE_EVIDENCE")
+    os.environ["COURSE_EVIDENCE"] = mode
+    try:
+        client = NotebookClient(notebook, timeout=TIMEOUT_S, kernel_name="python3", store_widget_state=False,
+                                record_timing=False, resources={"metadata": {"path": str(NOTEBOOKS)}})
+        client.execute()
+    finally:
+        if before is None:
+            del os.environ["COURSE_EVIDENCE"]
+        else:
+            os.environ["COURSE_EVIDENCE"] = before
+
+
+def clean(notebook) -> None:
+    """Drop what differs from run to run or machine to machine: widget ids, timings, kernel details."""
+    notebook.metadata = nbformat.from_dict({
+        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+        "language_info": {"name": "python"},
+    })
+    for cell in notebook.cells:
+        cell.metadata.pop("execution", None)
+        for output in cell.get("outputs", []):
+            output.get("data", {}).pop(WIDGET_VIEW, None)
+
+
+def sync_kernels(notebook) -> int:
+    """Put the shipped source of each kernel that a cell names in its metadata into that cell; returns how many."""
+    changed = 0
+    for cell in notebook.cells:
+        named = cell.metadata.get("kernel")
+        if not named:
+            continue
+        source = shipped_source(named)
+        if syntax(source) != syntax(cell.source):
+            cell.source = source
+            changed += 1
+    return changed
+
+
+def shipped_source(named: str) -> str:
+    """Source of "helpers.kernels.gelu:gelu_kernel"; several names, separated by commas, follow one another."""
+    module_name, _, names = named.partition(":")
+    module = importlib.import_module(module_name)
+    parts = []
+    for name in names.split(","):
+        fn = getattr(module, name.strip())
+        while hasattr(fn, "fn"):
+            fn = fn.fn
+        parts.append(textwrap.dedent(inspect.getsource(fn)).strip())
+    return "\n\n\n".join(parts)
+
+
+def syntax(source: str) -> str:
+    """The syntax tree as text: equal for sources that differ only in comments and layout."""
+    return ast.dump(ast.parse(re.sub(r"^(\s*)[%!].*$", r"\1pass", source, flags=re.M)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
