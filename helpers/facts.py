@@ -1,0 +1,80 @@
+"""Reading the fact sheets in `data/`: every value with its source and how well it is known."""
+
+import functools
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+DATA = Path(__file__).parent / "data"
+STATUSES = ("verified", "secondary", "derived", "inferred", "unverified")
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One value, the key of its source in `sources()`, and how well it is known (one of STATUSES)."""
+
+    value: Any
+    source: str
+    status: str
+    note: str = ""
+
+
+@functools.cache
+def gpu_table() -> dict:
+    return tomllib.loads((DATA / "gpus.toml").read_text())
+
+
+def capabilities() -> list[str]:
+    """Every known compute capability: "7.5", "8.0", ..."""
+    return list(gpu_table()["limits"]["max_threads_per_sm"]["value"])
+
+
+def meanings() -> dict[str, str]:
+    """What each limit says, in words, with its unit."""
+    return {name: row["meaning"] for name, row in gpu_table()["limits"].items()}
+
+
+def sources() -> dict[str, dict[str, str]]:
+    """Title and place of each source, by the key that facts carry."""
+    return gpu_table()["sources"]
+
+
+def latencies() -> list[dict]:
+    """Published latencies of a dependent load, also of GPUs that are not in the table: gpu, *_cycles, *_ns, source."""
+    return gpu_table()["latency"]
+
+
+def l2_bandwidths() -> list[dict]:
+    """Published measurements of L2 read bandwidth: gpu, tb_per_s, source, status, note."""
+    return gpu_table()["l2_bandwidth"]
+
+
+def fma_latencies() -> list[dict]:
+    """Cycles until a dependent FMA may issue, as far as printed: cc, cycles, source, status."""
+    return gpu_table()["fma_latency"]
+
+
+def parse_cc(target) -> tuple[int, int] | None:
+    """(12, 0) from "sm_120", "sm_120a", "12.0", 12.0 or (12, 0); None if it is not a compute capability at all."""
+    if isinstance(target, tuple | list):
+        whole = len(target) == 2 and all(isinstance(n, int) and not isinstance(n, bool) for n in target)
+        return tuple(target) if whole else None
+    if isinstance(target, float):
+        target = f"{target:g}" if target % 1 else f"{target:.1f}"
+    if isinstance(target, str):
+        for pattern in (r"(?:sm|compute)_(\d+)(\d)[af]?", r"(\d+)\.(\d)"):
+            match = re.fullmatch(pattern, target.strip().lower())
+            if match:
+                return int(match[1]), int(match[2])
+    return None
+
+
+def cc_key(cc: tuple[int, int]) -> str:
+    return f"{cc[0]}.{cc[1]}"
+
+
+def plain_name(name: str) -> str:
+    """A name without case, spaces, dashes and maker: "NVIDIA GeForce RTX 5090" -> "rtx5090"."""
+    return re.sub(r"[^a-z0-9]", "", re.sub(r"\b(nvidia|geforce)\b", "", name.lower()))
