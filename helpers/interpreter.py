@@ -1,13 +1,17 @@
 """The Triton interpreter, prepared for lessons: shuffled program order, and no numpy warnings.
 
 The interpreter runs the programs of a grid one after another, which hides every race between them. Here they run in a
-shuffled (reproducible) order, so that a kernel whose result depends on the order of its programs fails. Triton offers
-no switch for this, so this is the one place that reaches into it; `tests/test_interpreter.py` watches over it.
+shuffled (reproducible) order, so that a kernel whose result depends on the order of its programs fails. It also copies
+its own module's names (`np`, `math`, ...) into the module or notebook of each kernel, where they hide missing imports;
+they are taken out again. Triton offers no switch for any of this, so this is the one place that reaches into it;
+`tests/test_interpreter.py` watches over it.
+Its bfloat16 is mended too: it rounds towards zero, loses subnormals, and multiplies raw bits in `tl.dot`.
 """
 
 import random
 
 import numpy as np
+import torch
 
 _SEED = 20
 
@@ -43,5 +47,41 @@ def prepare() -> None:
         with np.errstate(all="ignore"):
             return run_grid(self, *args, **kwargs)
 
+    compile_and_exec = interpreter.FunctionRewriter._compile_and_exec
+
+    def compile_without_leak(self, tree):
+        names = self.fn.__globals__
+        before = set(names)
+        try:
+            return compile_and_exec(self, tree)
+        finally:
+            for name in set(names) - before - {"interpreter_semantic"}:  # the one that rewritten code uses
+                del names[name]
+
+    interpreter.FunctionRewriter._compile_and_exec = compile_without_leak
     builder.set_grid_dim, builder.set_grid_idx = set_grid_dim, set_grid_idx
     interpreter.GridExecutor.__call__ = run
+    _mend_bfloat16(interpreter, builder)
+
+
+def _mend_bfloat16(interpreter, builder) -> None:
+    """Convert as the GPU does (to nearest, subnormals kept), and give `tl.dot` the values instead of their bits."""
+    import triton.language as tl
+
+    cast, dot = builder.cast_impl, builder.create_dot
+
+    def cast_impl(src, dst_type):
+        kinds = (src.dtype.scalar, dst_type.scalar)
+        if kinds == (tl.float32, tl.bfloat16):
+            bits = torch.from_numpy(np.ascontiguousarray(src.data)).bfloat16().view(torch.uint16)
+            return interpreter.TensorHandle(bits.numpy().reshape(src.data.shape), tl.bfloat16)
+        if kinds == (tl.bfloat16, tl.float32):
+            values = (src.data.astype(np.uint32) << 16).view(np.float32)
+            return interpreter.TensorHandle(values, tl.float32)
+        return cast(src, dst_type)
+
+    def create_dot(a, b, d, *rest):
+        a, b = (cast_impl(x, tl.float32) if x.dtype.scalar == tl.bfloat16 else x for x in (a, b))
+        return dot(a, b, d, *rest)
+
+    builder.cast_impl, builder.create_dot = cast_impl, create_dot

@@ -1,0 +1,20 @@
+"""Facts that claims may use beyond recordings and specs: short functions, computed from the same sources as the lessons.
+
+A lesson that claims something about compiled code or about occupancy adds its function here.
+"""
+
+from helpers.compile import compile_kernel
+
+
+def gelu_counts(n: int, target: str = "sm_120") -> dict[str, int]:
+    """Global loads and stores of the masked GELU kernel at BLOCK = 1024 and 4 warps, compiled for n elements."""
+    import torch
+
+    from helpers.kernels.gelu import gelu_kernel
+
+    x = torch.empty(n, device="meta")
+    compiled = compile_kernel(gelu_kernel, x, x, n, target=target, num_warps=4, BLOCK=1024)
+    return {"loads": compiled.count("ld.global"), "stores": compiled.count("st.global")}
+
+
+FACTS = {"gelu_counts": gelu_counts, "compile_kernel": compile_kernel}

@@ -1,0 +1,119 @@
+"""The interpreter as lessons use it: shuffled programs, no warnings, a clean namespace, decided before Triton."""
+
+import subprocess
+import sys
+import warnings
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from helpers import mode
+from helpers.interpreter import shuffled
+
+pytestmark = pytest.mark.skipif(mode.is_live(), reason="the interpreter is off when kernels run on a GPU")
+
+
+@triton.jit
+def order_kernel(log_ptr, count_ptr):
+    at = tl.atomic_add(count_ptr, 1)
+    tl.store(log_ptr + at, tl.program_id(0) + 100 * tl.program_id(1))
+
+
+@triton.jit
+def racy_kernel(x_ptr, y_ptr):
+    program = tl.program_id(0)
+    before = tl.load(y_ptr + program - 1, mask=program > 0, other=0.0)
+    tl.store(y_ptr + program, before + tl.load(x_ptr + program))
+
+
+@triton.jit
+def exp_kernel(x_ptr, y_ptr):
+    tl.store(y_ptr + tl.program_id(0), tl.exp(tl.load(x_ptr + tl.program_id(0))))
+
+
+def test_every_program_runs_once_and_not_in_order():
+    log, count = torch.full((12,), -1), torch.zeros(1, dtype=torch.int32)
+    order_kernel[(4, 3)](log, count)
+    assert sorted(log.tolist()) == sorted(x + 100 * y for x in range(4) for y in range(3))
+    assert log.tolist() != sorted(log.tolist())
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 100, (1 << 20) + 1])
+def test_shuffled(n):
+    order = shuffled(n)
+    assert n < 2 or list(order[:100]) != list(range(min(n, 100)))
+    assert n > 1000 or sorted(order) == list(range(n))
+    assert list(shuffled(n)[:50]) == list(order[:50]), "not reproducible"
+
+
+def test_a_kernel_that_depends_on_program_order_fails():
+    x = torch.ones(64)
+    y = torch.zeros(64)
+    racy_kernel[(64,)](x, y)
+    assert not torch.equal(y, x.cumsum(0)), "a serial interpreter would hide this race"
+
+
+def test_overflow_warns_nobody():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        y = torch.zeros(3)
+        exp_kernel[(3,)](torch.tensor([1000.0, float("nan"), -1000.0]), y)
+    assert y.isinf()[0] and y.isnan()[1] and y[2] == 0
+
+
+def run_python(code: str, **environment) -> subprocess.CompletedProcess:
+    import os
+
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | environment)
+
+
+def test_interpreting_leaves_the_readers_names_alone():
+    code = """
+import helpers, torch, triton, triton.language as tl, linecache
+source = '''
+@triton.jit
+def k(x_ptr):
+    tl.store(x_ptr, tl.load(x_ptr) + 1)
+'''
+linecache.cache['<cell>'] = (len(source), None, source.splitlines(True), '<cell>')
+exec(compile(source, '<cell>', 'exec'))
+before = set(globals())
+x = torch.zeros(1); k[(1,)](x)
+print(sorted(n for n in set(globals()) - before - {'x', 'before', 'interpreter_semantic'}), x.item())
+"""
+    done = run_python(code)
+    assert done.stdout.strip() == "[] 1.0", done.stdout + done.stderr
+
+
+def test_triton_before_helpers_is_explained():
+    done = run_python("import triton, helpers", TRITON_INTERPRET="0")
+    assert done.returncode != 0 and "Restart the kernel" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("value, message", [("yes", "must be one of auto, live, recorded"), ("live", "needs a GPU")])
+def test_evidence_that_cannot_be(value, message):
+    done = run_python("import helpers", COURSE_EVIDENCE=value)
+    assert done.returncode != 0 and message in done.stderr.splitlines()[-1]
+
+
+def test_without_triton_the_course_still_imports():
+    """As on macOS: no Triton package. Values come from torch, and launching a kernel says what to do."""
+    code = """
+import sys, importlib.abc, importlib.util
+class NoTriton(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name.split('.')[0] == 'triton': raise ModuleNotFoundError(name)
+real = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *a: None if name == 'triton' else real(name, *a)
+sys.meta_path.insert(0, NoTriton())
+import helpers, torch
+from helpers.kernels.gelu import gelu, gelu_kernel, gelu_reference
+x = torch.randn(50)
+print(float((gelu(x) - gelu_reference(x)).abs().max()) < 1e-6)
+try: gelu_kernel[(1,)](x, x, 50, BLOCK=64)
+except RuntimeError as error: print('WSL' in str(error))
+"""
+    done = run_python(code)
+    assert done.stdout.split() == ["True", "True"], done.stdout + done.stderr

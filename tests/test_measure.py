@@ -1,0 +1,215 @@
+"""Samples to rows, recordings, and what measuring refuses: all without a GPU."""
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers import measure, mode, record, results, samples, specs
+from helpers.experiments import experiment
+from helpers.experiments.experiment import Run, product
+
+H200 = specs.gpu("H200 SXM")
+
+
+def test_median_and_spread():
+    timing = samples.summarise([3.0, 1.0, 2.0, 4.0, 5.0])
+    assert (timing.median, timing.p20, timing.p80) == (3.0, 1.8, 4.2)
+    assert timing.samples == (3.0, 1.0, 2.0, 4.0, 5.0)
+
+
+def test_two_clock_speeds_are_unstable():
+    timing = samples.summarise([1.00] * 50 + [1.25] * 50)
+    assert timing.flags == ("unstable",) and 1.0 <= timing.median <= 1.25 and timing.p20 == 1.0 and timing.p80 == 1.25
+    assert samples.summarise([1.00] * 50 + [1.01] * 50).flags == ()
+
+
+def test_one_sample_has_no_nan_spread():
+    timing = samples.summarise([1.0])
+    assert timing.p20 == timing.p80 == timing.median == 1.0
+
+
+@pytest.mark.parametrize("wrong", [[], [float("nan")], [1.0, float("inf")], [-1.0]])
+def test_samples_that_are_none(wrong):
+    with pytest.raises(ValueError):
+        samples.summarise(wrong)
+
+
+def test_rates_and_their_units():
+    assert samples.bandwidth_gb_per_s(1e9, 1e6) == 1.0  # 1e9 bytes in a second
+    assert samples.tflops(2e12, 1e6) == 2.0
+    assert samples.bandwidth_gb_per_s(2**30, 1e6) == pytest.approx(1.073741824)  # GB are 1e9 bytes, not GiB
+
+
+@pytest.mark.parametrize("time", [0.0, 0.1, 0.49, float("nan"), float("inf"), None])
+def test_below_resolution_is_none_not_infinite(time):
+    assert samples.bandwidth_gb_per_s(4096, time) is None and samples.tflops(4096, time) is None
+
+
+@pytest.mark.parametrize("amount, time", [(-1, 5.0), (float("nan"), 5.0), (float("inf"), 5.0), (4096, -1.0)])
+def test_impossible_amounts_and_times(amount, time):
+    with pytest.raises(ValueError, match="negative"):
+        samples.bandwidth_gb_per_s(amount, time)
+
+
+@given(st.floats(0, 1e15), st.floats(0, 1e9))
+def test_rates_are_always_finite(amount, time):
+    rate = samples.bandwidth_gb_per_s(amount, time)
+    assert rate is None or math.isfinite(rate)
+
+
+def test_faster_than_memory_is_labelled():
+    fast = samples.row_of([10.0] * 9, traffic_bytes=int(4801e9 * 10e-6), flops=0, spec=H200)
+    slow = samples.row_of([10.0] * 9, traffic_bytes=int(4700e9 * 10e-6), flops=0, spec=H200)
+    assert "from cache" in fast["flags"] and slow["flags"] == ""
+
+
+def test_faster_than_arithmetic_is_refused():
+    with pytest.raises(AssertionError, match="above the chip's peak"):
+        samples.row_of([1.0] * 9, traffic_bytes=0, flops=int(1e12), spec=specs.gpu("RTX 5090"))
+
+
+def test_below_resolution_row_has_no_rate():
+    row = samples.row_of([0.0] * 3, traffic_bytes=100, flops=100, spec=H200)
+    assert row["bandwidth_gb_per_s"] is None and row["tflops"] is None and row["flags"] == "below resolution"
+
+
+# ------------------------------------------------------------------------------------------------ recordings
+
+
+def small_recording():
+    entry = {"date": "2026-11-30", "commit": "abc", "versions_line": "torch 2.11.0", "versions": {}, "rows": [
+        {"variant": "a", "case": {"n": 8}, "samples_us": [2.0, 2.0, 2.2], "traffic_bytes": 64, "flops": 8},
+        {"variant": "b", "case": {"n": 8}, "samples_us": [4.0], "traffic_bytes": 64, "flops": 8, "flags": "shared GPU"},
+        {"variant": "a", "case": {"n": 16}, "values": {"max_error": 0.5}},
+    ]}
+    return {"machine": {"name": "NVIDIA H200"}, "experiments": {"toy": entry}}
+
+
+@pytest.fixture
+def recording(tmp_path, monkeypatch):
+    monkeypatch.setattr(results, "RECORDED", tmp_path)
+    results.save(small_recording(), tmp_path / "nvidia_h200.json")
+    yield tmp_path / "nvidia_h200.json"
+    results.load.cache_clear()
+
+
+def test_recording_round_trip(recording):
+    assert json.loads(recording.read_text()) == small_recording()
+    table = results.recorded("toy")
+    assert list(table["variant"]) == ["a", "b", "a"] and list(table["time_us"])[:2] == [2.0, 4.0]
+    assert set(table["evidence"]) == {"recorded"} and set(table["machine"]) == {"NVIDIA H200"}
+    assert table["flags"][1] == "shared GPU" and table["max_error"][2] == 0.5
+    assert results.recorded("toy", variants="a", n=8)["bandwidth_gb_per_s"].item() == pytest.approx(0.032)
+
+
+@pytest.mark.parametrize("call, message", [
+    (lambda: results.recorded("other"), "not recorded .* recorded: toy"),
+    (lambda: results.recorded("toy", variants="c"), "variant .*'c'.* recorded: .*'a', 'b'"),
+    (lambda: results.recorded("toy", n=9), r"no case with n = \[9\]; there are \[8, 16\]"),
+    (lambda: results.recorded("toy", m=9), "no parameter 'm'; it has n"),
+    (lambda: results.recorded("toy", variants="b", n=16), "not recorded for"),
+    (lambda: results.load("NVIDIA L40"), "no recording .* nvidia_h200"),
+])
+def test_what_was_not_recorded(recording, call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -float("inf")])
+def test_non_finite_numbers_never_reach_a_file(recording, wrong):
+    data = small_recording()
+    data["experiments"]["toy"]["rows"][2]["values"]["max_error"] = wrong
+    before = recording.read_text()
+    with pytest.raises(ValueError, match="finite"):
+        results.save(data, recording)
+    assert recording.read_text() == before and list(recording.parent.iterdir()) == [recording]
+    with pytest.raises(ValueError, match="finite"):
+        record.plain(wrong)
+
+
+def test_a_damaged_recording_is_refused(recording):
+    recording.write_text(recording.read_text().replace("2.2", "NaN"))
+    results.load.cache_clear()
+    with pytest.raises(ValueError, match="NaN"):
+        results.recorded("toy")
+
+
+def test_every_recorded_row_is_sound():
+    """The shipped recordings: raw samples, a known experiment, this course's variants and cases, nothing impossible."""
+    for path in sorted(results.RECORDED.glob("*.json")):
+        data = results.load(path.stem)
+        spec = specs.gpu(data["machine"]["name"])
+        for name, entry in data["experiments"].items():
+            found = experiment.get(name)
+            assert {"date", "commit", "versions", "versions_line", "clocks_before"} <= set(entry), name
+            assert "dirty" not in entry["commit"], f"{name} was recorded from uncommitted code"
+            cases = found.cases(spec)
+            for row in entry["rows"]:
+                assert row["variant"] in found.variants, f"{name}: {row['variant']} no longer exists, record it again"
+                assert row["case"] in cases, f"{name}: {row['case']} is no longer measured, record it again"
+                assert row.get("samples_us") or row.get("values"), f"{name}: an empty row"
+            assert len(results.recorded(name, machine=path.stem)) == len(entry["rows"])
+
+
+def test_every_experiment_is_recorded():
+    recorded = set(results.load()["experiments"])
+    missing = set(experiment.all_experiments()) - recorded
+    assert not missing, f"not recorded on {results.DEFAULT_MACHINE}: {sorted(missing)}; run make record there"
+
+
+# ------------------------------------------------------------------------------------------------ experiments
+
+
+def test_product():
+    assert product(a=[1, 2], b=["x"]) == [{"a": 1, "b": "x"}, {"a": 2, "b": "x"}]
+
+
+def test_a_timed_run_needs_a_check():
+    with pytest.raises(ValueError, match="needs a check"):
+        Run(call=lambda: None, check=None)
+
+
+def test_unknown_experiment():
+    with pytest.raises(ValueError, match="no experiment 'gelu'; there are .*gelu_sizes"):
+        experiment.get("gelu")
+
+
+@pytest.mark.skipif(mode.is_live(), reason="what happens without a GPU")
+def test_timing_without_a_gpu_says_so():
+    with pytest.raises(RuntimeError, match="needs a GPU"):
+        measure.time_us(lambda: None)
+    with pytest.raises(RuntimeError, match="needs a GPU"):
+        measure.run_experiment("gelu_sizes")
+
+
+def test_a_wrong_result_is_not_timed():
+    def check(out):
+        assert out == 3, f"got {out}"
+
+    measure.check_on_poisoned(Run(lambda: 3, check), "toy")
+    with pytest.raises(AssertionError, match="toy: wrong result, so it is not timed. got 4"):
+        measure.check_on_poisoned(Run(lambda: 4, check), "toy")
+
+
+@pytest.mark.gpu
+def test_time_us_on_the_gpu():
+    import torch
+
+    a = torch.randn(4096, 4096, device="cuda")
+    one = measure.time_us(lambda: a @ a)
+    two = measure.time_us(lambda: (a @ a, a @ a))
+    assert 1.6 < two.median / one.median < 2.4
+    assert one.median > 2 * 4096**3 / (specs.gpu().fp32_tflops or 1e6) / 1e6
+
+
+@pytest.mark.gpu
+def test_yours_is_measured_beside_the_shipped():
+    from helpers.experiments.gelu import gelu_torch
+
+    table = measure.measure("gelu_sizes", n=2**20, variants=["gelu"], yours=gelu_torch, progress=False)
+    assert list(table["variant"]) == ["gelu", "yours"] and set(table["evidence"]) == {"live"}
+    with pytest.raises(AssertionError, match="yours.*wrong result"):
+        measure.measure("gelu_sizes", n=2**20, yours=lambda x: x * 0, progress=False)
