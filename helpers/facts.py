@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 DATA = Path(__file__).parent / "data"
 STATUSES = ("verified", "secondary", "derived", "inferred", "unverified")
 
@@ -78,3 +80,27 @@ def cc_key(cc: tuple[int, int]) -> str:
 def plain_name(name: str) -> str:
     """A name without case, spaces, dashes and maker: "NVIDIA GeForce RTX 5090" -> "rtx5090"."""
     return re.sub(r"[^a-z0-9]", "", re.sub(r"\b(nvidia|geforce)\b", "", name.lower()))
+
+
+@functools.cache
+def tpu_table() -> dict:
+    return tomllib.loads((DATA / "tpus.toml").read_text())
+
+
+def tpu(name: str) -> dict[str, Fact]:
+    """The facts of a TPU ("v5p", "v1") by name; `tpu("v5p")["bf16_tflops"].value`. Raises ValueError for another."""
+    chips = tpu_table()["tpu"]
+    if name not in chips:
+        raise ValueError(f"unknown TPU {name!r}; known are {', '.join(chips)}")
+    return {key: Fact(**entry) for key, entry in chips[name].items()}
+
+
+def counterparts() -> list[dict]:
+    """Which part of a GPU answers to which part of a TPU, with counts of an H100 and a v5p chip."""
+    return tpu_table()["counterpart"]
+
+
+def memory_wall() -> tuple[pd.DataFrame, dict]:
+    """Twenty years of peak compute, memory and link rates (series, year, normalised, absolute, unit, name), and where
+    they come from: title, how they were read, the growth printed there, caveats."""
+    return pd.read_csv(DATA / "memory_wall.csv"), tomllib.loads((DATA / "memory_wall.toml").read_text())

@@ -40,7 +40,7 @@ class Gpu:
     """
 
     name: str
-    limits: Limits
+    limits: Limits = field(repr=False)
     is_product: bool = True
     example: str | None = None
     sm_count: int | None = None
