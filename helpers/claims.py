@@ -1,4 +1,4 @@
-"""Claims: sentences of the notebooks that state a measured or published number, each with the expression that proves it.
+"""Claims: sentences of the notebooks that state a measured or published number, each with what proves it.
 
 `data/claims/<lesson>.toml` holds them. A test evaluates every expression, looks every sentence up in its notebook, and
 finds sentences that state such a number without a claim, so that no sentence outlives its data.
@@ -17,7 +17,8 @@ CLAIMS = DATA / "claims"
 
 # A number with a unit of time, rate or ratio: what only data can support.
 MEASURED = re.compile(
-    r"\d[\d.,]*\s*(?:%|µs|us\b|ms\b|ns\b|GB/s|TB/s|TFLOPS|FLOP/B|×|x\b|times\b|cycles?\b|bytes?\b|registers?\b|GB\b|MiB\b|KiB\b)"
+    r"\d[\d.,]*\s*(?:%|µs|us\b|ms\b|ns\b|GB/s|TB/s|TFLOPS|FLOP/B|×|x\b|times\b|cycles?\b|bytes?\b|registers?\b"
+    r"|GB\b|MiB\b|KiB\b)"
 )
 
 
@@ -43,7 +44,7 @@ def claims_of(lesson: str) -> list[Claim]:
 
 def holds(claim: Claim) -> bool:
     """Evaluate a claim. The expression must come out as True or False; anything else raises TypeError."""
-    value = eval(claim.holds, {"__builtins__": {}}, namespace())  # noqa: S307: our own data file, names listed below
+    value = eval(claim.holds, {"__builtins__": {}}, namespace())  # our own data file; the names are listed below
     value = value.item() if hasattr(value, "item") else value
     if not isinstance(value, bool):
         raise TypeError(f"a claim must be true or false, {claim.holds!r} is {value!r}")
@@ -54,7 +55,8 @@ def namespace() -> dict:
     """The names that a claim's expression may use."""
     from helpers import claim_facts
 
-    plain = {f.__name__: f for f in (abs, all, any, len, max, min, round, sorted, sum, set, list, range, zip, float, int)}
+    plain = (abs, all, any, float, int, len, list, max, min, range, round, set, sorted, sum, zip)
+    plain = {f.__name__: f for f in plain}
     return plain | {
         "recorded": one_recorded,
         "rows": results.recorded,

@@ -9,8 +9,10 @@ A notebook that raises is not written; the error and its cell are printed, and t
 
 import argparse
 import ast
+import hashlib
 import importlib
 import inspect
+import json
 import os
 import re
 import sys
@@ -78,6 +80,15 @@ def clean(notebook) -> None:
         cell.metadata.pop("execution", None)
         for output in cell.get("outputs", []):
             output.get("data", {}).pop(WIDGET_VIEW, None)
+        if cell.cell_type == "code":
+            cell.metadata["stored"] = stored_mark(cell)
+
+
+def stored_mark(cell) -> str:
+    """How many outputs this command stored in a cell, and their hash: a removed or altered output no longer fits."""
+    outputs = [{key: value for key, value in output.items() if key != "execution_count"} for output in cell.outputs]
+    digest = hashlib.sha256(json.dumps(outputs, sort_keys=True).encode()).hexdigest()
+    return f"{len(outputs)} outputs, {digest[:16]}"
 
 
 def sync_kernels(notebook) -> int:
