@@ -8,6 +8,7 @@ they are taken out again. Triton offers no switch for any of this, so this is th
 Its bfloat16 is mended too: it rounds towards zero, loses subnormals, and multiplies raw bits in `tl.dot`.
 """
 
+import dataclasses
 import random
 
 import numpy as np
@@ -85,3 +86,6 @@ def _mend_bfloat16(interpreter, builder) -> None:
         return dot(a, b, d, *rest)
 
     builder.cast_impl, builder.create_dot = cast_impl, create_dot
+    # Like "tf32", computed in float32 here: the interpreter shows values, not the rounding of Tensor Cores.
+    known = builder.options.allowed_dot_input_precisions
+    builder.options = dataclasses.replace(builder.options, allowed_dot_input_precisions=(*known, "bf16x3", "bf16x6"))

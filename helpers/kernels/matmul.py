@@ -1,0 +1,169 @@
+"""ReLU of a matrix product: c = max(a @ b, 0), a (M, K), b (K, N), c (M, N); accumulated in float32, rounded once.
+
+`matmul_relu_kernel`          one program a tile of c on a 2-D grid          the lesson's kernel
+`matmul_relu_grouped_kernel`  the same tiles in an order that reuses L2      what `matmul_relu` launches
+
+Each tile of c reads BLOCK_M rows of a and BLOCK_N columns of b: 2 BM BN / (BM + BN) FLOPs an element instead of 2.
+`precision` says what float32 inputs become: "ieee" stays in float32; "tf32" rounds to 10 bits of mantissa for the
+Tensor Cores; "tf32x3" and "bf16x6" add the rounded-off parts in further products. Half-precision products are exact.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from helpers import mode
+from helpers.kernels.inputs import check_rank, check_tensors, launch_on
+
+PRECISIONS = ("ieee", "tf32", "tf32x3", "bf16x6")
+# Best of a search on an H200 at 4096^3: (BLOCK_M, BLOCK_N, BLOCK_K), num_warps, num_stages
+TILES = {
+    "ieee": ((64, 128, 16), 4, 4),
+    "tf32": ((128, 128, 32), 8, 3),
+    "tf32x3": ((128, 128, 32), 8, 3),
+    "bf16x6": ((128, 128, 32), 8, 3),
+    "half": ((128, 128, 64), 8, 3),
+}
+GROUP = 8  # rows of tiles that are walked together
+
+
+def matmul_relu_reference(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """float64 relu(a @ b)."""
+    return torch.relu(a.double() @ b.double())
+
+
+def matmul_traffic_bytes(m: int, n: int, k: int, itemsize: int = 4) -> int:
+    """Least device-memory traffic in bytes: a and b read once, c written once."""
+    return (m * k + k * n + m * n) * itemsize
+
+
+def matmul_flops(m: int, n: int, k: int) -> int:
+    """Two operations (multiply, add) for each of m * n * k products; the ReLU is not counted."""
+    return 2 * m * n * k
+
+
+@triton.jit
+def matmul_relu_kernel(
+    a_ptr, b_ptr, c_ptr, M, N, K, a_row_stride, a_col_stride, b_row_stride, b_col_stride, c_row_stride,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    rows = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)  # of a and c
+    cols = tl.program_id(1).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)  # of b and c
+    ks = tl.arange(0, BLOCK_K).to(tl.int64)
+    a_ptrs = a_ptr + rows[:, None] * a_row_stride + ks[None, :] * a_col_stride  # (BM, BK)
+    b_ptrs = b_ptr + ks[:, None] * b_row_stride + cols[None, :] * b_col_stride  # (BK, BN)
+    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for k in range(0, K, BLOCK_K):
+        a = tl.load(a_ptrs, mask=(rows[:, None] < M) & (ks[None, :] < K - k), other=0.0)
+        b = tl.load(b_ptrs, mask=(ks[:, None] < K - k) & (cols[None, :] < N), other=0.0)
+        acc = tl.dot(a, b, acc, input_precision=PRECISION)
+        a_ptrs += BLOCK_K * a_col_stride
+        b_ptrs += BLOCK_K * b_row_stride
+    c = tl.where(acc < 0, 0.0, acc)  # ReLU before the store; NaN stays NaN
+    c_ptrs = c_ptr + rows[:, None] * c_row_stride + cols[None, :]
+    tl.store(c_ptrs, c, mask=(rows[:, None] < M) & (cols[None, :] < N))
+
+
+@triton.jit
+def matmul_relu_grouped_kernel(
+    a_ptr, b_ptr, c_ptr, M, N, K, a_row_stride, a_col_stride, b_row_stride, b_col_stride, c_row_stride,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, PRECISION: tl.constexpr,
+    GROUP: tl.constexpr, WHOLE_K: tl.constexpr,
+):  # fmt: skip
+    # A 1-D grid may have 2^31 programs (axes 1 and 2 only 65535), and lets us choose who runs beside whom: GROUP rows
+    # of tiles, column after column, so that programs at work together share their parts of a and b in L2.
+    program = tl.program_id(0)
+    tile_rows, tile_cols = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
+    first_row = program // (GROUP * tile_cols) * GROUP
+    group_rows = min(tile_rows - first_row, GROUP)  # the last group may be smaller
+    tile_row = first_row + program % (GROUP * tile_cols) % group_rows
+    tile_col = program % (GROUP * tile_cols) // group_rows
+    rows = tile_row.to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
+    cols = tile_col.to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
+    ks = tl.arange(0, BLOCK_K).to(tl.int64)
+    a_ptrs = a_ptr + rows[:, None] * a_row_stride + ks[None, :] * a_col_stride  # (BM, BK)
+    b_ptrs = b_ptr + ks[:, None] * b_row_stride + cols[None, :] * b_col_stride  # (BK, BN)
+    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for k in range(0, K, BLOCK_K):
+        # WHOLE_K (K is a multiple of BLOCK_K): the masks do not change from step to step
+        a_mask = (rows[:, None] < M) if WHOLE_K else (rows[:, None] < M) & (ks[None, :] < K - k)
+        b_mask = (cols[None, :] < N) if WHOLE_K else (ks[:, None] < K - k) & (cols[None, :] < N)
+        acc = tl.dot(
+            tl.load(a_ptrs, mask=a_mask, other=0.0), tl.load(b_ptrs, mask=b_mask, other=0.0), acc,
+            input_precision=PRECISION,
+        )  # fmt: skip
+        a_ptrs += BLOCK_K * a_col_stride
+        b_ptrs += BLOCK_K * b_row_stride
+    c = tl.where(acc < 0, 0.0, acc)
+    c_ptrs = c_ptr + rows[:, None] * c_row_stride + cols[None, :]
+    tl.store(c_ptrs, c, mask=(rows[:, None] < M) & (cols[None, :] < N))
+
+
+def matmul_relu(a: torch.Tensor, b: torch.Tensor, precision: str = "ieee") -> torch.Tensor:
+    """relu(a @ b) for a (M, K) and b (K, N), any strides, float32, float16 or bfloat16; returns (M, N), same dtype.
+
+    precision, for float32 inputs: one of PRECISIONS. Raises TypeError for other or mixed dtypes, ValueError for shapes
+    that do not fit, an unknown precision, the wrong device or lost gradients.
+    """
+    _check("matmul_relu", a, b)
+    if precision not in PRECISIONS:
+        raise ValueError(f"matmul_relu: precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
+    tile, num_warps, num_stages = TILES[precision if a.dtype == torch.float32 else "half"]
+    return _grouped(a, b, precision, tile, num_warps, num_stages)
+
+
+def matmul_relu_tiled(a, b, tile=(64, 64, 32), precision="ieee", num_warps=4, num_stages=3) -> torch.Tensor:
+    """The lesson's kernel with all its knobs: as `matmul_relu`, on a 2-D grid of tiles (BLOCK_M, BLOCK_N, BLOCK_K).
+
+    Raises ValueError too if c has more than 65535 tiles side by side (the limit of a grid's second axis).
+    """
+    _check("matmul_relu_tiled", a, b)
+    (m, k), n = a.shape, b.shape[1]
+    grid = (triton.cdiv(m, tile[0]), triton.cdiv(n, tile[1]))
+    if grid[1] > 65535:
+        raise ValueError(f"matmul_relu_tiled: c has {grid[1]} tiles side by side, and a grid takes 65535 on axis 1")
+    c = _empty_product(a, b)
+    if c.numel() and k and mode.has_triton():
+        with launch_on(a):
+            matmul_relu_kernel[grid](
+                a, b, c, m, n, k, *a.stride(), *b.stride(), c.stride(0), BLOCK_M=tile[0], BLOCK_N=tile[1],
+                BLOCK_K=tile[2], PRECISION=precision, num_warps=num_warps, num_stages=num_stages,
+            )  # fmt: skip
+    return c
+
+
+def matmul_relu_grouped(a, b, tile=(64, 64, 32), precision="ieee", num_warps=4, num_stages=3, group=GROUP):
+    """As `matmul_relu_tiled`, in grouped order on a 1-D grid."""
+    _check("matmul_relu_grouped", a, b)
+    return _grouped(a, b, precision, tile, num_warps, num_stages, group)
+
+
+def _check(name: str, a: torch.Tensor, b: torch.Tensor) -> None:
+    check_tensors(name, a=a, b=b)
+    check_rank(name, "a", a, 2)
+    check_rank(name, "b", b, 2)
+    if a.shape[1] != b.shape[0]:
+        raise ValueError(f"{name}: a (M, K) needs b (K, N), got shapes {tuple(a.shape)} and {tuple(b.shape)}")
+
+
+def _empty_product(a, b):
+    """The output, not yet computed, unless nothing can be launched: zeros for K = 0, torch's product without Triton."""
+    if a.shape[1] == 0:
+        return a.new_zeros(a.shape[0], b.shape[1])
+    if not mode.has_triton():
+        return matmul_relu_reference(a, b).to(a.dtype)
+    return a.new_empty(a.shape[0], b.shape[1])
+
+
+def _grouped(a, b, precision, tile, num_warps, num_stages, group=GROUP):
+    (m, k), n = a.shape, b.shape[1]
+    c = _empty_product(a, b)
+    if c.numel() and k and mode.has_triton():
+        block_m, block_n, block_k = tile
+        with launch_on(a):
+            matmul_relu_grouped_kernel[(triton.cdiv(m, block_m) * triton.cdiv(n, block_n),)](
+                a, b, c, m, n, k, *a.stride(), *b.stride(), c.stride(0), BLOCK_M=block_m, BLOCK_N=block_n,
+                BLOCK_K=block_k, PRECISION=precision, GROUP=group, WHOLE_K=k % block_k == 0,
+                num_warps=num_warps, num_stages=num_stages,
+            )  # fmt: skip
+    return c

@@ -1,0 +1,142 @@
+"""Sum of each row of x (M, N) -> (M,), accumulated in float32 and rounded once.
+
+`row_sum_kernel`       one program a row, TILE partial sums           few rows leave SMs idle
+`row_sum_part_kernel`  several programs a row, one part each          a second launch sums the parts
+
+Both read x once. `row_sum` takes parts when rows are few, `row_sum_split` always. The parts are added in a fixed order
+(no atomics), so equal inputs give equal bits.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from helpers import mode
+from helpers.kernels.inputs import check_rank, check_tensors, launch_on
+
+TILE = 1024
+NUM_WARPS = 4
+PART = 8192  # columns a part has at least: shorter ones do not pay for the second launch
+PROGRAMS_PER_SM = 64  # about four times what is resident, so that the last wave weighs little
+INTERPRETED_SMS = 4  # on a CPU there is nothing to fill
+
+
+def row_sum_reference(x: torch.Tensor) -> torch.Tensor:
+    """float64 sum over the last dimension of x."""
+    return x.double().sum(dim=-1)
+
+
+def row_sum_traffic_bytes(rows: int, cols: int, itemsize: int = 4) -> int:
+    """Least device-memory traffic in bytes: every element read once, one sum a row written."""
+    return (rows * cols + rows) * itemsize
+
+
+def row_sum_flops(rows: int, cols: int) -> int:
+    """One addition an element."""
+    return rows * cols
+
+
+@triton.jit
+def row_sum_kernel(x_ptr, out_ptr, n_cols, row_stride, col_stride, TILE: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)  # 64 bits: row * stride passes 2^31 in large tensors
+    x_ptr += row * row_stride
+    partial = tl.zeros((TILE,), tl.float32)  # TILE running sums: no thread waits for another in the loop
+    for start in range(0, n_cols, TILE):
+        cols = start + tl.arange(0, TILE).to(tl.int64)
+        partial += tl.load(x_ptr + cols * col_stride, mask=cols < n_cols, other=0.0).to(tl.float32)
+    tl.store(out_ptr + row, tl.sum(partial, axis=0))  # threads talk to each other once a row
+
+
+@triton.jit
+def row_sum_part_kernel(x_ptr, parts_ptr, n_cols, n_parts, part_cols, row_stride, col_stride, TILE: tl.constexpr):
+    program = tl.program_id(0).to(tl.int64)  # parts of a row are neighbours in the grid
+    row, part = program // n_parts, program % n_parts
+    first = part * part_cols
+    x_ptr += row * row_stride + first * col_stride
+    left = n_cols - first  # columns from here to the end of the row
+    partial = tl.zeros((TILE,), tl.float32)
+    for start in range(0, part_cols, TILE):
+        cols = start + tl.arange(0, TILE).to(tl.int64)
+        partial += tl.load(x_ptr + cols * col_stride, mask=cols < left, other=0.0).to(tl.float32)
+    tl.store(parts_ptr + program, tl.sum(partial, axis=0))
+
+
+def parts_for(n_rows: int, n_cols: int, sm_count: int) -> tuple[int, int]:
+    """(parts a row, columns a part) so that the GPU has about PROGRAMS_PER_SM programs an SM; (1, n_cols) = no split.
+
+    Parts are multiples of TILE, PART columns at least, and together cover the row.
+    """
+    wanted = PROGRAMS_PER_SM * sm_count // max(n_rows, 1)
+    parts = max(1, min(wanted, n_cols // PART))
+    if parts == 1:
+        return 1, n_cols
+    part_cols = triton.cdiv(triton.cdiv(n_cols, parts), TILE) * TILE
+    return triton.cdiv(n_cols, part_cols), part_cols
+
+
+def row_sum(x: torch.Tensor) -> torch.Tensor:
+    """Sum of each row of x (M, N), any strides, float32, float16 or bfloat16; returns (M,) of the same dtype.
+
+    Few long rows are split over several programs each, as `row_sum_split` does. Raises TypeError for other dtypes,
+    ValueError for other ranks, the wrong device or lost gradients.
+    """
+    _check("row_sum", x)
+    parts, part_cols = parts_for(*x.shape, sm_count(x.device))
+    return _plain(x) if parts == 1 else _split(x, parts, part_cols)
+
+
+def row_sum_split(x: torch.Tensor, parts: int | None = None) -> torch.Tensor:
+    """As `row_sum`, but always as sums of about `parts` parts a row, which a second launch adds.
+
+    None chooses parts for this GPU. Raises ValueError too if parts is below 1.
+    """
+    _check("row_sum_split", x)
+    n_rows, n_cols = x.shape
+    if parts is None:
+        parts, part_cols = parts_for(n_rows, n_cols, sm_count(x.device))
+    elif parts < 1:
+        raise ValueError(f"row_sum_split: parts must be 1 or more, got {parts}")
+    part_cols = max(TILE, triton.cdiv(triton.cdiv(n_cols, parts), TILE) * TILE)
+    return _split(x, max(1, triton.cdiv(n_cols, part_cols)), part_cols)
+
+
+def row_sum_one_program(x: torch.Tensor, num_warps: int = NUM_WARPS, tile: int = TILE) -> torch.Tensor:
+    """As `row_sum`, but always one program a row: the lesson's first kernel, with its two knobs."""
+    _check("row_sum_one_program", x)
+    return _plain(x, num_warps, tile)
+
+
+def sm_count(device: torch.device) -> int:
+    """SMs of the GPU that `device` names; a small number for the CPU, where programs run one after another."""
+    if device.type != "cuda":
+        return INTERPRETED_SMS
+    return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+def _check(name: str, x: torch.Tensor) -> None:
+    check_tensors(name, x=x)
+    check_rank(name, "x", x, 2)
+
+
+def _plain(x, num_warps=NUM_WARPS, tile=TILE, dtype=None):
+    n_rows, n_cols = x.shape
+    out = torch.empty(n_rows, dtype=dtype or x.dtype, device=x.device)
+    if x.numel() == 0:
+        return out.zero_()  # the empty sum
+    if not mode.has_triton():
+        return row_sum_reference(x).to(out.dtype)
+    with launch_on(x):
+        row_sum_kernel[(n_rows,)](x, out, n_cols, *x.stride(), TILE=tile, num_warps=num_warps)
+    return out
+
+
+def _split(x, parts, part_cols):
+    n_rows, n_cols = x.shape
+    if x.numel() == 0 or not mode.has_triton():
+        return _plain(x)
+    sums = torch.empty(n_rows, parts, dtype=torch.float32, device=x.device)
+    with launch_on(x):
+        row_sum_part_kernel[(n_rows * parts,)](
+            x, sums, n_cols, parts, part_cols, *x.stride(), TILE=TILE, num_warps=NUM_WARPS
+        )
+    return _plain(sums, dtype=x.dtype)

@@ -1,0 +1,132 @@
+"""Softmax of each row of x (M, N): y = exp(x - max) / sum exp(x - max).
+
+`softmax_naive`   five torch operations, one after another      reads 5MN + 2M, writes 3MN + 2M elements
+`softmax`         one program a row, the row stays on chip      reads MN, writes MN; N up to MAX_COLS
+`online_softmax`  one program a row, in tiles, any N            reads 2MN (the second time often from L2), writes MN
+
+All compute in float32 and round once. A row that holds NaN or +inf, or nothing but -inf, becomes NaN as in torch.
+Source of the running maximum: Milakov and Gimelshein, arXiv 1805.02867.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from helpers import mode
+from helpers.kernels.inputs import check_rank, check_tensors, launch_on
+
+MAX_COLS = 65536  # as many values as an SM has registers: a longer row has no place on chip
+TILE = 4096  # columns at a time in online_softmax
+
+
+def softmax_reference(x: torch.Tensor) -> torch.Tensor:
+    """float64 softmax over the last dimension of x."""
+    return torch.softmax(x.double(), dim=-1)
+
+
+def softmax_traffic_bytes(rows: int, cols: int, itemsize: int = 4) -> int:
+    """Least device-memory traffic in bytes: every element read once and written once."""
+    return 2 * rows * cols * itemsize
+
+
+def softmax_naive_traffic_bytes(rows: int, cols: int, itemsize: int = 4) -> int:
+    """What the five operations of `softmax_naive` ask of memory, in bytes: 8MN + 4M elements."""
+    return (8 * rows * cols + 4 * rows) * itemsize
+
+
+def softmax_flops(rows: int, cols: int) -> int:
+    """Five operations an element: compare, subtract, exponential, add, divide."""
+    return 5 * rows * cols
+
+
+@triton.jit
+def softmax_kernel(x_ptr, y_ptr, n_cols, x_row_stride, x_col_stride, y_row_stride, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)  # 64 bits: row * stride passes 2^31 in large tensors
+    cols = tl.arange(0, BLOCK)  # (BLOCK,), BLOCK = n_cols padded to a power of two
+    mask = cols < n_cols
+    x_ptrs = x_ptr + row * x_row_stride + cols.to(tl.int64) * x_col_stride
+    x = tl.load(x_ptrs, mask=mask, other=-float("inf")).to(tl.float32)  # padding adds exp(-inf) = 0 to the sum
+    e = tl.exp(x - tl.max(x, axis=0))  # (BLOCK,), in registers
+    y = e / tl.sum(e, axis=0)
+    tl.store(y_ptr + row * y_row_stride + cols, y, mask=mask)
+
+
+@triton.jit
+def online_softmax_kernel(x_ptr, y_ptr, n_cols, x_row_stride, x_col_stride, y_row_stride, TILE: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    x_ptr += row * x_row_stride
+    y_ptr += row * y_row_stride
+    running_max = tl.full((TILE,), -float("inf"), tl.float32)  # each of TILE places keeps a maximum ...
+    running_sum = tl.zeros((TILE,), tl.float32)  # ... and its sum of exp(x - maximum)
+    for start in range(0, n_cols, TILE):
+        cols = start + tl.arange(0, TILE).to(tl.int64)
+        x = tl.load(x_ptr + cols * x_col_stride, mask=cols < n_cols, other=-float("inf")).to(tl.float32)
+        new_max = tl.maximum(running_max, x)
+        shift = tl.where(new_max == -float("inf"), 0.0, new_max)  # nothing finite yet: -inf - -inf would be NaN
+        running_sum = running_sum * tl.exp(running_max - shift) + tl.exp(x - shift)  # corrected, then extended
+        running_max = new_max
+    row_max = tl.max(running_max, axis=0)  # the places talk to each other once a row
+    row_sum = tl.sum(running_sum * tl.exp(running_max - row_max), axis=0)
+    for start in range(0, n_cols, TILE):
+        cols = start + tl.arange(0, TILE).to(tl.int64)
+        mask = cols < n_cols
+        x = tl.load(x_ptr + cols * x_col_stride, mask=mask, other=-float("inf")).to(tl.float32)
+        tl.store(y_ptr + cols, tl.exp(x - row_max) / row_sum, mask=mask)
+
+
+def softmax_warps(n_cols: int) -> int:
+    """num_warps for a row of n_cols: at most 32 values a thread from 1024 columns on, never more than 32 warps."""
+    return min(32, max(1, triton.next_power_of_2(n_cols) // 512))
+
+
+def softmax(x: torch.Tensor) -> torch.Tensor:
+    """Softmax of each row of x (M, N), N <= MAX_COLS; any strides, float32, float16 or bfloat16; returns (M, N).
+
+    Raises TypeError for other dtypes, ValueError for other ranks, longer rows, the wrong device or lost gradients.
+    """
+    _check("softmax", x)
+    n_cols = x.shape[1]
+    if n_cols > MAX_COLS:
+        raise ValueError(
+            f"softmax keeps a whole row on chip, at most {MAX_COLS} columns, got shape {tuple(x.shape)}; "
+            "online_softmax takes rows of any length"
+        )
+    block = triton.next_power_of_2(n_cols)
+    return _launch(softmax_kernel, x, num_warps=softmax_warps(n_cols), BLOCK=block)
+
+
+def online_softmax(x: torch.Tensor) -> torch.Tensor:
+    """Softmax of each row of x (M, N) for rows of any length, otherwise as `softmax`."""
+    _check("online_softmax", x)
+    tile = min(TILE, triton.next_power_of_2(x.shape[1]))
+    return _launch(online_softmax_kernel, x, num_warps=max(1, min(8, tile // 128)), TILE=tile)
+
+
+def softmax_naive(x: torch.Tensor) -> torch.Tensor:
+    """Softmax of each row of x (M, N) as five torch operations. Reads and writes of elements stand beside each."""
+    _check("softmax_naive", x)
+    if x.numel() == 0:
+        return torch.empty_like(x)
+    row_max = x.float().amax(dim=1, keepdim=True)  # reads MN       writes M
+    z = x.float() - row_max  #                       reads MN + M   writes MN
+    e = torch.exp(z)  #                              reads MN       writes MN
+    row_sum = e.sum(dim=1, keepdim=True)  #          reads MN       writes M
+    y = e / row_sum  #                               reads MN + M   writes MN
+    return y.to(x.dtype)  # nothing to do in float32, like .float() above
+
+
+def _check(name: str, x: torch.Tensor) -> None:
+    check_tensors(name, x=x)
+    check_rank(name, "x", x, 2)
+
+
+def _launch(kernel, x: torch.Tensor, **options) -> torch.Tensor:
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    if x.numel() == 0:
+        return y
+    if not mode.has_triton():
+        return softmax_reference(x).to(x.dtype)
+    n_rows, n_cols = x.shape
+    with launch_on(x):
+        kernel[(n_rows,)](x, y, n_cols, x.stride(0), x.stride(1), y.stride(0), **options)
+    return y
