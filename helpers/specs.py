@@ -5,6 +5,7 @@ A number that is not known is None, never that of a similar chip. Units: GB, GB/
 KiB and MiB binary.
 """
 
+import functools
 import math
 from dataclasses import dataclass, field, fields
 
@@ -166,6 +167,8 @@ def gpu(name: str | tuple[int, int] | None = None) -> Gpu:
 
 def limits(target: str | tuple[int, int] | float) -> Limits:
     """What an SM of a compute capability or of a named GPU holds. Raises ValueError for an unknown one."""
+    if target is None:
+        raise ValueError("the limits of which GPU? Give its name or a compute capability")
     return gpu(target).limits
 
 
@@ -196,6 +199,7 @@ def _this_machine() -> Gpu | None:
     return from_driver(p.name, (p.major, p.minor), p.multi_processor_count, p.total_memory, p.L2_cache_size)
 
 
+@functools.cache
 def _product_named(name: str) -> Gpu | None:
     for key, entry in gpu_table()["gpu"].items():
         if plain_name(name) in {plain_name(n) for n in (key, *entry["aliases"])}:
