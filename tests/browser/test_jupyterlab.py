@@ -1,0 +1,128 @@
+"""A reader's first minutes, in a real browser: JupyterLab opens a lesson, runs it all, a slider moves a picture."""
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+
+import pytest
+
+from helpers.lesson.store import NOTEBOOKS
+
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
+
+CHROMIUM = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
+RUN_ALL_TIMEOUT_MS = 120_000
+# Messages of JupyterLab itself that say nothing about the course (the machine may be offline).
+NOT_OURS = ("favicon", "net::ERR", "service worker", "Failed to load resource", "WebSocket", "webgl", "deprecat")
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory):
+    """The address of a JupyterLab that serves a copy of the notebooks, with settings and runtime files of its own."""
+    root = tmp_path_factory.mktemp("lab")
+    shutil.copytree(NOTEBOOKS, root / "notebooks", ignore=shutil.ignore_patterns(".ipynb_checkpoints"))
+    settings = root / "settings" / "@jupyterlab" / "apputils-extension"
+    settings.mkdir(parents=True)
+    (settings / "notification.jupyterlab-settings").write_text('{"fetchNews": "false", "checkForUpdates": false}')
+    with contextlib.closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    environment = os.environ | {
+        "COURSE_EVIDENCE": "recorded", "JUPYTERLAB_SETTINGS_DIR": str(root / "settings"),
+        "JUPYTERLAB_WORKSPACES_DIR": str(root / "workspaces"), "JUPYTER_RUNTIME_DIR": str(root / "runtime"),
+        "JUPYTER_CONFIG_DIR": str(root / "config"),
+    }
+    log = (root / "lab.log").open("w")
+    server = subprocess.Popen(
+        [sys.executable, "-m", "jupyter", "lab", "--no-browser", "--allow-root", f"--port={port}", "--ip=127.0.0.1",
+         "--IdentityProvider.token=course", f"--ServerApp.root_dir={root}"],
+        env=environment, stdout=log, stderr=subprocess.STDOUT, cwd=root,
+    )
+    address = f"http://127.0.0.1:{port}"
+    try:
+        for _ in range(240):
+            with contextlib.suppress(OSError):
+                urllib.request.urlopen(f"{address}/api/status?token=course", timeout=2)
+                break
+            assert server.poll() is None, (root / "lab.log").read_text()[-2000:]
+            time.sleep(0.25)
+        else:
+            raise AssertionError("JupyterLab did not answer within a minute")
+        yield address
+    finally:
+        server.terminate()
+        server.wait(20)
+        log.close()
+
+
+@pytest.fixture(scope="session")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    assert CHROMIUM, "The browser tests need Chromium: sudo apt-get install chromium (see the README)."
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=[
+            "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync",
+            "--disable-component-update",
+        ])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def page(browser):
+    page = browser.new_page(viewport={"width": 1400, "height": 1000})
+    page.errors = []
+    page.on("console", lambda m: page.errors.append(m.text) if m.type == "error" else None)
+    page.on("pageerror", lambda e: page.errors.append(str(e)))
+    yield page
+    page.close()
+
+
+def open_lesson(page, lab, lesson):
+    page.goto(f"{lab}/lab/tree/notebooks/{lesson}.ipynb?token=course&reset")
+    page.wait_for_selector(".jp-Notebook", timeout=60_000)
+    # "Idle" alone appears before the kernel is connected, and Run All would be dropped.
+    page.wait_for_function("document.body.innerText.includes('| Idle')", timeout=60_000)
+
+
+def run_all(page):
+    page.locator("li.lm-MenuBar-item", has_text="Run").first.click()
+    page.locator('[data-command="runmenu:run-all"]').click()
+    page.wait_for_function(
+        """() => { const prompts = [...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')].map(e => e.innerText);
+                   return prompts.length && prompts.every(p => /^\\[\\d+\\]:/.test(p)); }""",
+        timeout=RUN_ALL_TIMEOUT_MS,
+    )
+
+
+def test_a_lesson_runs_and_its_slider_moves_the_picture(page, lab):
+    open_lesson(page, lab, "03_gelu")
+    # All cells must be in the page, not only those in view, or their prompts and outputs cannot be read.
+    page.evaluate("document.querySelector('.jp-WindowedPanel-outer')?.scrollTo(0, 0)")
+    run_all(page)
+    failed = page.locator(".jp-OutputArea-output[data-mime-type='application/vnd.jupyter.error']")
+    deliberate = 1  # the textbook kernel
+    assert failed.count() == deliberate
+    assert page.locator("[data-mime-type='application/vnd.jupyter.stderr']").count() == 0
+    pictures = page.locator(".jp-OutputArea-output img[alt]")
+    assert pictures.count() >= 2 and all(pictures.nth(i).get_attribute("alt") for i in range(pictures.count()))
+
+    slider = page.locator(".widget-hslider [role=slider]").first
+    slider.scroll_into_view_if_needed()
+    view = page.locator(".widget-html-content", has_text="BLOCK").first
+    before = view.inner_html()
+    slider.focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("before => [...document.querySelectorAll('.widget-html-content')].every(e => e.innerHTML != before)",
+                           arg=before, timeout=20_000)
+    assert not ours(page.errors), ours(page.errors)
+
+
+def ours(errors):
+    return [text for text in errors if not any(known.lower() in text.lower() for known in NOT_OURS)]
