@@ -117,3 +117,36 @@ except RuntimeError as error: print('WSL' in str(error))
 """
     done = run_python(code)
     assert done.stdout.split() == ["True", "True"], done.stdout + done.stderr
+
+
+@triton.jit
+def copy_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(y_ptr + i, tl.load(x_ptr + i, mask=i < n).to(tl.float32), mask=i < n)
+
+
+@triton.jit
+def dot_kernel(x_ptr, y_ptr, z_ptr, PRECISION: tl.constexpr):
+    i = tl.arange(0, 16)
+    at = i[:, None] * 16 + i[None, :]
+    zeros = tl.zeros((16, 16), tl.float32)
+    tl.store(z_ptr + at, tl.dot(tl.load(x_ptr + at), tl.load(y_ptr + at), zeros, input_precision=PRECISION))
+
+
+def test_bfloat16_converts_as_torch_does():
+    torch.manual_seed(0)
+    x = torch.randn(2000) * 10.0 ** torch.randint(-42, 38, (2000,)).float()
+    x = torch.cat([x, torch.tensor([float("inf"), -float("inf"), float("nan"), 0.0, -0.0, 3.4e38, 1e-45, 1.00390625])])
+    down, up = torch.empty(len(x), dtype=torch.bfloat16), torch.empty(len(x))
+    copy_kernel[(1,)](x, down, len(x), BLOCK=2048)
+    copy_kernel[(1,)](x.bfloat16(), up, len(x), BLOCK=2048)
+    torch.testing.assert_close(down, x.bfloat16(), rtol=0, atol=0, equal_nan=True)
+    torch.testing.assert_close(up, x.bfloat16().float(), rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("precision", ["ieee", "tf32", "tf32x3", "bf16x6"])
+def test_dot_takes_every_dtype_and_precision(dtype, precision):
+    x, y, z = torch.randn(16, 16).to(dtype), torch.randn(16, 16).to(dtype), torch.empty(16, 16)
+    dot_kernel[(1,)](x, y, z, PRECISION=precision)
+    torch.testing.assert_close(z.double(), x.double() @ y.double(), rtol=1e-5, atol=1e-5)

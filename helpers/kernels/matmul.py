@@ -105,9 +105,7 @@ def matmul_relu(a: torch.Tensor, b: torch.Tensor, precision: str = "ieee") -> to
     precision, for float32 inputs: one of PRECISIONS. Raises TypeError for other or mixed dtypes, ValueError for shapes
     that do not fit, an unknown precision, the wrong device or lost gradients.
     """
-    _check("matmul_relu", a, b)
-    if precision not in PRECISIONS:
-        raise ValueError(f"matmul_relu: precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
+    _check("matmul_relu", a, b, precision)
     tile, num_warps, num_stages = TILES[precision if a.dtype == torch.float32 else "half"]
     return _grouped(a, b, precision, tile, num_warps, num_stages)
 
@@ -117,7 +115,7 @@ def matmul_relu_tiled(a, b, tile=(64, 64, 32), precision="ieee", num_warps=4, nu
 
     Raises ValueError too if c has more than 65535 tiles side by side (the limit of a grid's second axis).
     """
-    _check("matmul_relu_tiled", a, b)
+    _check("matmul_relu_tiled", a, b, precision)
     (m, k), n = a.shape, b.shape[1]
     grid = (triton.cdiv(m, tile[0]), triton.cdiv(n, tile[1]))
     if grid[1] > 65535:
@@ -134,16 +132,18 @@ def matmul_relu_tiled(a, b, tile=(64, 64, 32), precision="ieee", num_warps=4, nu
 
 def matmul_relu_grouped(a, b, tile=(64, 64, 32), precision="ieee", num_warps=4, num_stages=3, group=GROUP):
     """As `matmul_relu_tiled`, in grouped order on a 1-D grid."""
-    _check("matmul_relu_grouped", a, b)
+    _check("matmul_relu_grouped", a, b, precision)
     return _grouped(a, b, precision, tile, num_warps, num_stages, group)
 
 
-def _check(name: str, a: torch.Tensor, b: torch.Tensor) -> None:
+def _check(name: str, a: torch.Tensor, b: torch.Tensor, precision: str) -> None:
     check_tensors(name, a=a, b=b)
     check_rank(name, "a", a, 2)
     check_rank(name, "b", b, 2)
     if a.shape[1] != b.shape[0]:
         raise ValueError(f"{name}: a (M, K) needs b (K, N), got shapes {tuple(a.shape)} and {tuple(b.shape)}")
+    if precision not in PRECISIONS:
+        raise ValueError(f"{name}: precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
 
 
 def _empty_product(a, b):

@@ -1,0 +1,242 @@
+"""Matmul with ReLU: right for any sizes and strides in every precision; each precision is what it says on a GPU."""
+
+import pytest
+import torch
+from test_softmax import run_huge_stride
+from tolerances import assert_matches
+
+from helpers import mode
+from helpers.kernels import matmul as module
+from helpers.kernels.matmul import (
+    PRECISIONS,
+    TILES,
+    matmul_flops,
+    matmul_relu,
+    matmul_relu_grouped,
+    matmul_relu_reference,
+    matmul_relu_tiled,
+    matmul_traffic_bytes,
+)
+
+DTYPES = [torch.float32, torch.float16, torch.bfloat16]
+VERSIONS = [matmul_relu, matmul_relu_tiled, matmul_relu_grouped]
+inf, nan = float("inf"), float("nan")
+
+
+def assert_product(out, a, b, eps=1e-6):
+    """Equal to float64 within eps * |a| @ |b| (the error of a float32 sum), then one rounding to a's dtype."""
+    expected = matmul_relu_reference(a, b)
+    assert out.shape == expected.shape and out.dtype == a.dtype
+    if out.numel() == 0:
+        return
+    rounding = {torch.float32: 6e-8, torch.float16: 5e-4, torch.bfloat16: 4e-3}[a.dtype]
+    bound = eps * (a.double().abs() @ b.double().abs()) + 1.01 * rounding * expected.abs() + 1e-7
+    error = (out.double() - expected).abs()
+    assert (error <= bound).all(), f"{(error > bound).sum()} of {error.numel()} off, worst by {error.max():.3g}"
+    assert (out >= 0).all()
+
+
+def matrices(m, k, n, dtype, device):
+    a, b = torch.randn(m, k), torch.randn(k, n)
+    if a.numel() and b.numel():
+        a[0, -1], b[-1, 0], a[-1, 0] = 8.0, 7.0, -9.0  # outliers where a wrong index shows
+    return a.to(device, dtype), b.to(device, dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("m, k, n", [
+    (1, 1, 1), (1, 1, 128), (3, 17, 5), (63, 64, 65), (64, 16, 64), (129, 33, 127), (65, 129, 3), (200, 16, 300),
+])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_sizes(version, m, k, n, dtype, device):
+    a, b = matrices(m, k, n, dtype, device)
+    assert_product(version(a, b), a, b)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_precisions(precision, dtype, device):
+    a, b = matrices(70, 50, 130, dtype, device)
+    eps = 2e-3 if precision == "tf32" and dtype == torch.float32 else 2e-6  # 10 bits of mantissa: 2^-11 an operand
+    assert_product(matmul_relu(a, b, precision=precision), a, b, eps)
+
+
+def test_known_values(device):
+    def full(value, *shape, dtype=torch.float32):
+        return torch.full(shape, value, dtype=dtype, device=device)
+
+    assert torch.equal(matmul_relu(full(2.0, 1, 1), full(3.0, 1, 128)), full(6.0, 1, 128))
+    assert torch.equal(matmul_relu(full(2.0, 1, 1), full(-3.0, 1, 5)), full(0.0, 1, 5))
+    eye = torch.eye(32, device=device)
+    assert torch.equal(matmul_relu(2049 * eye, eye), 2049 * eye)  # 2049 has no place in tf32
+    four = full(4.0, 4, 4096, dtype=torch.float16)
+    assert (matmul_relu(four[:, :4094], four[:, :4094].t()) == 65504).all()  # summed in float32
+    assert (matmul_relu(four, four.t()) == inf).all()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_nothing_beyond_k_is_added(version, device):
+    a = torch.ones(3, 32, device=device)[:, :17]
+    b = torch.ones(32, 5, device=device)[:17]
+    assert torch.equal(version(a, b), torch.full((3, 5), 17.0, device=device))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_strides(version, dtype, device):
+    big = torch.randn(90, 80).to(device, dtype)
+    cases = [
+        (big[:40, :30], big[:50, :30].t()),
+        (big.t()[:33, 3:70], big[5:72, ::2]),
+        (big[::2, 1::3], big[:27, 7:48]),
+        (big[:1, :20].expand(7, 20), big[:20, :1].expand(20, 9)),
+    ]
+    for a, b in cases:
+        assert_product(version(a, b), a, b)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_misaligned_view_after_aligned_call(version, dtype, device):
+    buffer = (torch.arange(1100.0) % 37 / 16 - 1).to(device, dtype)
+    for start in (0, 1, 2, 3, 0, 8):
+        a = buffer[start:start + 32 * 32].view(32, 32)
+        assert_product(version(a, a), a, a)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_special_values_follow_torch(precision, device):
+    a = torch.tensor([[nan, 1], [inf, 1], [-inf, 1], [inf, -inf], [0, inf], [1, 2]], device=device)
+    b = torch.tensor([[1.0, 0, 2], [1, 1, 1]], device=device)
+    expected = torch.relu(a.double() @ b.double())
+    assert_matches(matmul_relu(a, b, precision=precision), expected)
+
+
+@pytest.mark.parametrize("m, k, n", [(3, 0, 5), (0, 4, 5), (3, 4, 0), (0, 0, 0)])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_empty(version, m, k, n, device):
+    out = version(torch.ones(m, k, device=device), torch.ones(k, n, device=device))
+    assert torch.equal(out.cpu(), torch.zeros(m, n))
+
+
+@pytest.mark.parametrize("a, b, error, message", [
+    (torch.eye(16).half(), torch.eye(16), TypeError, "one dtype, got a: float16, b: float32"),
+    (torch.eye(4).double(), torch.eye(4).double(), TypeError, "got float64"),
+    (torch.eye(4).int(), torch.eye(4).int(), TypeError, "got int32"),
+    (torch.ones(2, 3), torch.ones(4, 5), ValueError, r"got shapes \(2, 3\) and \(4, 5\)"),
+    (torch.ones(3), torch.ones(3, 5), ValueError, r"a must have 2 dimensions, got shape \(3,\)"),
+    (torch.ones(2, 3), torch.ones(1, 3, 5), ValueError, r"b must have 2 dimensions, got shape \(1, 3, 5\)"),
+])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_refusals(version, a, b, error, message, device):
+    with pytest.raises(error, match=message):
+        version(a.to(device), b.to(device))
+
+
+def test_unknown_precision(device):
+    a = torch.eye(4, device=device)
+    for version in VERSIONS:
+        with pytest.raises(ValueError, match="one of ieee, tf32, tf32x3, bf16x6, got 'fp64'"):
+            version(a, a, precision="fp64")
+
+
+def test_gradient_is_not_lost_silently(device):
+    a = torch.eye(4, device=device)
+    with pytest.raises(ValueError, match="b requires grad"):
+        matmul_relu(a, a.clone().requires_grad_())
+
+
+def test_too_many_tiles_side_by_side(device):
+    a, b = torch.ones(1, 1, device=device), torch.ones(1, 1, device=device).expand(1, 65536 * 64)
+    with pytest.raises(ValueError, match="65536 tiles side by side"):
+        matmul_relu_tiled(a, b)
+
+
+@pytest.mark.parametrize("tile", [(16, 16, 16), (32, 64, 16), (64, 32, 32), (128, 16, 64)])
+@pytest.mark.parametrize("group", [1, 3, 8])
+def test_every_tile_is_computed_once(tile, group, device):
+    """Any grouping walks all tiles: more rows than a group, a smaller last group."""
+    a, b = matrices(150, 40, 70, torch.float32, device)
+    assert_product(matmul_relu_grouped(a, b, tile=tile, group=group), a, b)
+    assert_product(matmul_relu_tiled(a, b, tile=tile), a, b)
+
+
+def test_each_version_takes_its_own_path(monkeypatch, device):
+    a = torch.eye(4, device=device)
+    monkeypatch.setattr(module, "matmul_relu_kernel", None)
+    matmul_relu(a, a), matmul_relu_grouped(a, a)
+    with pytest.raises(TypeError):
+        matmul_relu_tiled(a, a)
+    monkeypatch.undo()
+    monkeypatch.setattr(module, "matmul_relu_grouped_kernel", None)
+    with pytest.raises(TypeError):
+        matmul_relu(a, a)
+
+
+def test_counts():
+    assert matmul_flops(4096, 4096, 4096) == 2 * 4096**3
+    assert matmul_traffic_bytes(2, 3, 5) == (2 * 5 + 5 * 3 + 2 * 3) * 4
+    assert set(TILES) == {*PRECISIONS, "half"}
+
+
+@pytest.mark.skipif(mode.is_live(), reason="the GPU version of this test uses real rows")
+def test_offsets_beyond_2_31():
+    eye = "torch.eye(8, dtype=torch.float16)"
+    run_huge_stride("matmul", "matmul_relu, matmul_relu_tiled", "x.float()", call=f"version(x, {eye})")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["ieee", "tf32x3", "bf16x6"])
+def test_long_sums_are_as_good_as_torch(precision):
+    a, b = torch.randn(64, 8192, device="cuda"), torch.randn(8192, 64, device="cuda")
+    expected = matmul_relu_reference(a, b)
+    error = (matmul_relu(a, b, precision=precision) - expected).abs().max()
+    torch_error = (torch.relu(a @ b) - expected).abs().max()
+    assert error < max(4 * torch_error, 2e-3), (error, torch_error)
+
+
+@pytest.mark.gpu
+def test_tf32_rounds():
+    eye = torch.eye(32, device="cuda")
+    out = matmul_relu(2049 * eye, eye, precision="tf32").diagonal()
+    assert ((out == 2048) | (out == 2050)).all()
+    for precision in ("tf32x3", "bf16x6"):
+        assert (matmul_relu(2049 * eye, eye, precision=precision).diagonal() == 2049).all()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_large_and_odd_on_a_gpu(precision, dtype):
+    for m, k, n in ((1000, 777, 1025), (1024, 1024, 1024)):
+        a, b = torch.randn(m, k, device="cuda").to(dtype), torch.randn(k, n, device="cuda").to(dtype)
+        eps = 1e-3 if precision == "tf32" and dtype == torch.float32 else 1e-6
+        assert_product(matmul_relu(a, b, precision=precision), a, b, eps)
+
+
+@pytest.mark.gpu
+def test_more_tiles_than_a_second_axis_takes():
+    width = 65536 * TILES["half"][0][1]
+    for shape in ((1, width), (width, 1)):
+        a = torch.ones(shape[0], 1, dtype=torch.float16, device="cuda")
+        b = torch.ones(1, shape[1], dtype=torch.float16, device="cuda")
+        assert (matmul_relu(a, b) == 1).all()
+
+
+@pytest.mark.gpu
+def test_more_than_2_31_elements():
+    a = torch.zeros(2**16 + 3, 2**15 + 16, dtype=torch.float16, device="cuda")
+    a[-1, -1], a[-1, 0] = 3, 2
+    b = torch.zeros(2**15 + 16, 5, dtype=torch.float16, device="cuda")
+    b[-1], b[0] = 7, 1
+    out = matmul_relu(a, b)
+    assert (out[-1] == 23).all() and (out[:-1] == 0).all()
+    wide = matmul_relu(a[:, :1] + 1, b[:1, :1].expand(1, 2**15 + 16))
+    assert (wide[-1] == 3).all() and (wide[:-1] == 1).all()
+
+
+@pytest.mark.gpu
+def test_two_devices_or_cpu_are_refused():
+    a = torch.eye(4)
+    with pytest.raises(ValueError, match="one device, got a: cuda:0, b: cpu"):
+        matmul_relu(a.cuda(), a)
