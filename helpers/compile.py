@@ -33,6 +33,12 @@ STORE = Path(__file__).parent / "data" / "compiled"
 WORKER = Path(__file__).with_name("compile_worker.py")
 
 
+# An optional label and predicate, then the opcode with its dotted parts.
+_INSTRUCTION = re.compile(
+    r"\s*(?:[$\w]+:\s*)?(?:@!?%\w+\s+)?([a-z][a-z0-9_]*(?:\.[A-Za-z0-9_]+|::[a-z0-9_]+)*)(?=\s|$)"
+)
+
+
 class CompileError(Exception):
     """The compiler refused a kernel; the message is the compiler's own."""
 
@@ -79,7 +85,7 @@ def opcodes(ptx: str) -> list[str]:
     text = re.sub(r"//[^\n]*|/\*.*?\*/", "", ptx, flags=re.S)
     found = []
     for statement in re.split(r"[;{}\n]", text):
-        match = re.match(r"\s*(?:[$\w]+:\s*)?(?:@!?%\w+\s+)?([a-z][a-z0-9_]*(?:\.[A-Za-z0-9_]+|::[a-z0-9_]+)*)(?=\s|$)", statement)
+        match = _INSTRUCTION.match(statement)
         if match:
             found.append(match.group(1))
     return found
