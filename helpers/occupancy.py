@@ -98,15 +98,8 @@ def occupancy(target, threads: int, registers: int, shared_bytes: int = 0) -> Oc
 def _by_registers(sm: Limits, warps: int, registers: int) -> int | None:
     if registers == 0:
         return None
-    if _registers_checked(sm, warps, registers) > sm.registers_per_block:
-        return 0
     per_smsp = sm.registers_per_sm // sm.smsps_per_sm // registers_per_warp(sm, registers)
     return per_smsp * sm.smsps_per_sm // warps
-
-
-def _registers_checked(sm: Limits, warps: int, registers: int) -> int:
-    """What the check before a launch takes for a block: the same number of warps in every SMSP."""
-    return registers_per_warp(sm, registers) * round_up(warps, sm.smsps_per_sm)
 
 
 def _by_shared(sm: Limits, shared_bytes: int) -> int | None:
@@ -132,9 +125,9 @@ def _explain(found: Occupancy, sm: Limits) -> str:
     if found.blocks == 0:
         reasons = []
         if found.by_registers == 0:
-            reasons.append(f"{_count(warps, 'warp')} of {per_warp} registers need "
-                           f"{_registers_checked(sm, warps, found.registers)} (counted in fours of warps), "
-                           f"and a block may have {sm.registers_per_block}")
+            most = -(-warps // sm.smsps_per_sm)
+            reasons.append(f"an SMSP would get {_count(most, 'warp')} of {per_warp} registers, and it has "
+                           f"{sm.registers_per_sm // sm.smsps_per_sm} of the SM's {sm.registers_per_sm}")
         if found.by_shared == 0:
             reasons.append(f"{found.shared_bytes} bytes of shared memory are asked for, "
                            f"and a block may have {sm.shared_kib_per_block * 1024}")
