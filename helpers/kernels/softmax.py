@@ -79,10 +79,11 @@ def softmax_warps(n_cols: int) -> int:
     return min(32, max(1, triton.next_power_of_2(n_cols) // 512))
 
 
-def softmax(x: torch.Tensor) -> torch.Tensor:
+def softmax(x: torch.Tensor, num_warps: int | None = None) -> torch.Tensor:
     """Softmax of each row of x (M, N), N <= MAX_COLS; any strides, float32, float16 or bfloat16; returns (M, N).
 
-    Raises TypeError for other dtypes, ValueError for other ranks, longer rows, the wrong device or lost gradients.
+    num_warps: a power of two; None chooses it by the length of a row. Raises TypeError for other dtypes, ValueError
+    for other ranks, longer rows, the wrong device or lost gradients.
     """
     _check("softmax", x)
     n_cols = x.shape[1]
@@ -92,7 +93,7 @@ def softmax(x: torch.Tensor) -> torch.Tensor:
             "online_softmax takes rows of any length"
         )
     block = triton.next_power_of_2(n_cols)
-    return _launch(softmax_kernel, x, num_warps=softmax_warps(n_cols), BLOCK=block)
+    return _launch(softmax_kernel, x, num_warps=num_warps or softmax_warps(n_cols), BLOCK=block)
 
 
 def online_softmax(x: torch.Tensor) -> torch.Tensor:
