@@ -134,6 +134,12 @@ def published_all() -> dict[str, dict]:
     return by_id
 
 
+@functools.cache
+def published_sources() -> dict[str, dict]:
+    """Title and place of every source that published numbers name."""
+    return tomllib.loads((DATA / "published.toml").read_text())["sources"]
+
+
 def published(id: str) -> dict:
     """One published result. Raises ValueError listing the ids there are."""
     if id not in published_all():

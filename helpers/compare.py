@@ -1,0 +1,159 @@
+"""Published beside yours: one row a published number, with what was recorded, what is live, and a verdict in words."""
+
+import pandas as pd
+
+from helpers import mode, results, specs
+from helpers.lesson.table import Table, table
+
+CLOSE = 0.15  # within this, a value is what the difference between the machines predicts
+
+
+def compare(lesson: str, *tables: pd.DataFrame, computed: dict | None = None, evidence=None) -> Table:
+    """The published numbers of a lesson beside recorded and live ones.
+
+    `tables` are what `measure` returned in this session; their live rows fill the live column. `computed` holds values
+    of published ids that no clock measures (instruction counts, occupancy, ratios), computed in the lesson, whose
+    `evidence` is given with them. Raises ValueError for a computed id that was not published for this lesson.
+    """
+    entries = [e for e in results.published_all().values() if e["lesson"] == lesson]
+    computed = computed or {}
+    unknown = set(computed) - {e["id"] for e in entries}
+    if unknown or not entries:
+        raise ValueError(f"nothing published in {lesson} under {sorted(unknown) or 'any id'}")
+    here = results.load()["machine"]["name"]
+    rows, conditions = [], []
+    for entry in entries:
+        recorded = recorded_value(entry, here)
+        live = live_value(entry, tables)
+        value = computed.get(entry["id"])
+        shown = value if value is not None else live if live is not None else recorded
+        if shown is None and entry["id"] not in computed:
+            continue
+        machine = None if value is not None else specs.gpu() if live is not None else specs.gpu(here)
+        expected = expectation(entry, machine)
+        row = {"what": describe(entry), f"published ({entry['machine']})": printed(entry)}
+        if recorded is not None or live is not None:
+            row |= {f"recorded ({here})": recorded, "live": live}
+        if value is not None:
+            row |= {"computed here": value}
+        rows.append(row | {"ratio": shown / middle(entry) if middle(entry) else None, "expected": expected,
+                           "verdict": verdict(shown, entry, expected)})
+        if entry.get("condition"):
+            conditions.append(f"{describe(entry)}: {entry['condition']}")
+    data = pd.DataFrame(rows).dropna(axis=1, how="all")
+    lines = [f"published · {title_of(entries[0]['source'])}"]
+    if any(c.startswith("recorded") for c in data.columns):
+        lines.append(f"recorded · {here} · {', '.join(dates(entries))}")
+    if "live" in data.columns:
+        lines.append(f"live · {specs.gpu().name}")
+    if evidence is not None:
+        lines.append(evidence.line() if hasattr(evidence, "line") else evidence)
+    lines += [f"Condition: {c}." for c in conditions]
+    return table(data, caption="Published, recorded and yours", evidence=" | ".join(lines))
+
+
+def case_on(entry: dict, spec) -> dict:
+    """The published case as it is on another GPU: rows = "64 * sm_count" follows that GPU's SM count."""
+    params = dict(entry.get("params", {}))
+    for name, formula in entry.get("elsewhere", {}).items():
+        params[name] = eval(formula, {"__builtins__": {}}, {"sm_count": spec.sm_count}) if isinstance(
+            formula, str) else formula
+    return params
+
+
+def recorded_value(entry: dict, machine: str) -> float | None:
+    """The recorded counterpart of a published number, or None where this course measures nothing comparable."""
+    if "experiment" not in entry:
+        return None
+    spec = specs.gpu(machine)
+    found = results.recorded(entry["experiment"], variants=entry["variant"], machine=machine, **case_on(entry, spec))
+    return quantity(entry, found.iloc[0], spec)
+
+
+def live_value(entry: dict, tables) -> float | None:
+    """The live counterpart, from the tables measured in this session; None where none of them holds it."""
+    if "experiment" not in entry or not mode.is_live():
+        return None
+    spec = specs.gpu()
+    wanted = {"experiment": entry["experiment"], "variant": entry["variant"], "evidence": "live"} | case_on(entry, spec)
+    for measured in tables:
+        if set(wanted) <= set(measured.columns):
+            rows = measured[(measured[list(wanted)] == pd.Series(wanted)).all(axis=1)]
+            if len(rows):
+                return quantity(entry, rows.iloc[0], spec)
+    return None
+
+
+def quantity(entry: dict, row, spec) -> float | None:
+    """The published quantity of a measured row; fractions are of the datasheet's FP32 peak."""
+    if entry["quantity"] == "fraction_of_fp32_peak":
+        return row["tflops"] / spec.fp32_tflops if spec.fp32_tflops else None
+    return row[entry["quantity"]]
+
+
+def expectation(entry: dict, spec) -> float | None:
+    """The published value scaled to another GPU by what bounds it; None where the machines' data predict nothing."""
+    value = middle(entry)
+    if spec is None or value is None:
+        return value
+    there = specs.gpu(entry["machine"])
+    if entry["quantity"] == "fraction_of_fp32_peak":
+        return value
+    factor = {"memory": ("bandwidth_gb_per_s",), "compute": ("fp32_tflops",)}.get(entry.get("bound"))
+    if factor is None:
+        return None
+    ours, theirs = getattr(spec, factor[0]), getattr(there, factor[0])
+    if not ours or not theirs:
+        return None
+    if entry["quantity"] == "time_us":
+        return value * size(case_on(entry, spec)) / size(entry.get("params", {})) * theirs / ours
+    return value * ours / theirs
+
+
+def size(params: dict) -> int:
+    """Elements of a case: times scale with it where rows follow the SM count."""
+    product = 1
+    for name in ("rows", "cols", "n"):
+        product *= params.get(name, 1)
+    return product
+
+
+def verdict(shown, entry: dict, expected) -> str:
+    if shown is None:
+        return ""
+    if expected is None:
+        return "bound by latency: datasheets predict nothing" if entry.get("bound") == "latency" else ""
+    if "bound" not in entry and "experiment" not in entry:
+        return "as published" if abs(shown - expected) <= 0.02 * abs(expected) else f"published {printed(entry)}"
+    off = shown / expected - 1
+    if abs(off) <= CLOSE:
+        return "as the machines' data predict"
+    better = (off < 0) == (entry["quantity"] == "time_us")
+    return f"{abs(off):.0%} {'better' if better else 'worse'} than the machines' data predict"
+
+
+def describe(entry: dict) -> str:
+    params = ", ".join(f"{name} {value}" for name, value in entry.get("params", {}).items())
+    what = entry.get("variant") or entry["quantity"]
+    return f"{what} ({params})" if params else what
+
+
+def middle(entry: dict) -> float | None:
+    if "value" in entry:
+        return entry["value"]
+    return (entry["low"] + entry["high"]) / 2 if "low" in entry else None
+
+
+def printed(entry: dict) -> str:
+    unit = {"us": "µs", "fraction": ""}.get(entry.get("unit"), entry.get("unit", ""))
+    value = f"{entry['value']:g}" if "value" in entry else f"{entry['low']:g} to {entry['high']:g}"
+    return f"{value} {unit}".strip()
+
+
+def title_of(source: str) -> str:
+    return results.published_sources()[source]["title"]
+
+
+def dates(entries) -> list[str]:
+    experiments = results.load()["experiments"]
+    return sorted({experiments[e["experiment"]]["date"] for e in entries if e.get("experiment") in experiments})
