@@ -113,16 +113,25 @@ def _compiled(text: str) -> Compiled:
     key = hashlib.sha256(text.encode()).hexdigest()[:24]
     request = json.loads(text)
     target = f"sm_{request['capability']}"
-    found = _from_disk(key)
-    if found is None:
+
+    def build() -> Compiled:
         if not mode.has_triton():
             raise CompileError(f"Triton has no package for this system, and {request['sources'][-1]['name']} for "
                                f"{target} is not among the shipped results.")
         reply = _worker.ask(request)
         if "error" in reply:
             raise CompileError(_readable(reply))
-        found = Compiled(target=target, compiler=f"Triton {reply.pop('triton')}", date=evidence.today(),
-                         **{k: v for k, v in reply.items() if k != "seconds"})
+        return Compiled(target=target, compiler=f"Triton {reply.pop('triton')}", date=evidence.today(),
+                        **{k: v for k, v in reply.items() if k != "seconds"})
+
+    return cached(key, _triton_version(), build)
+
+
+def cached(key: str, version: str, build) -> Compiled:
+    """The result kept under `key` for this compiler version, or else what `build()` returns, kept from now on."""
+    found = _from_disk(key, version)
+    if found is None:
+        found = build()
         _to_disk(found, _cache_folder() / _file_name(key, found.compiler))
     collect = os.environ.get("COURSE_COLLECT_COMPILED")
     if collect:
@@ -343,12 +352,12 @@ def _file_name(key: str, compiler: str) -> str:
     return f"{key}-{compiler.replace(' ', '_')}.json.gz"
 
 
-def _from_disk(key: str) -> Compiled | None:
-    if not mode.has_triton():
+def _from_disk(key: str, version: str) -> Compiled | None:
+    if not version:  # this compiler does not exist here: any version's stored result is real, and says which it is
         found = sorted(STORE.glob(f"{key}-*.json.gz"))
         stored = _read(found[-1]) if found else None
         return stored and Compiled(**{**asdict(stored), "here": False})
-    name = _file_name(key, _triton_version())
+    name = _file_name(key, version)
     return _read(_cache_folder() / name) or _read(STORE / name)
 
 

@@ -1,0 +1,26 @@
+"""The map of lessons: what each asks, how long it takes, what it builds on. Shown by lesson 00 and the README."""
+
+_TABLE = [
+    ("01_memory_hierarchy", "Why does a faster GPU not make every operation faster?", 45),
+    ("02_sm_and_warps", "Who runs a kernel's threads, and how is waiting hidden?", 45),
+    ("03_gelu", "What does the compiler make of ten lines of Triton?", 40),
+    ("04_softmax", "Where did the other three quarters of the traffic go?", 45),
+    ("05_row_sum", "How do you sum a row that does not fit?", 40),
+    ("06_matmul", "How often is each loaded number used?", 60),
+    ("07_occupancy", "What should num_warps be?", 50),
+    ("08_cuda_threads", "What happens between c = a + b and the GPU?", 45),
+    ("09_coalescing", "How many bytes does one warp's load really move?", 45),
+    ("10_shared_memory", "How many times is the same number read?", 50),
+    ("11_streams", "What can run at the same time?", 40),
+    ("A_tpu", "What could a chip drop if it did little else than matrix products?", 45),
+]
+LESSONS = [dict(zip(("lesson", "question", "minutes"), row, strict=True)) for row in _TABLE]
+
+
+def lesson_map():
+    """The lessons that are there, as a table."""
+    from helpers.lesson.store import NOTEBOOKS
+    from helpers.lesson.table import table
+
+    rows = [lesson | {"GPU": "not needed"} for lesson in LESSONS if (NOTEBOOKS / f"{lesson['lesson']}.ipynb").exists()]
+    return table(rows, caption="The map of lessons")
