@@ -70,10 +70,25 @@ def _compile(name, text, kernel, capability, options, version) -> Compiled:
     report = re.search(rf"Function properties for {kernel}\n(.*?Used \d+ registers[^\n]*)", log, flags=re.S).group(1)
     spills, shared = (re.search(rf"(\d+) bytes {what}", report) for what in ("spill stores", "smem"))
     return Compiled(
-        name=kernel, target=f"sm_{capability}", num_warps=0, ptx=ptx, sass=sass, registers=usage["REG"],
-        spill_bytes=int(spills.group(1)) if spills else 0, stack_bytes=usage["STACK"], shared_bytes=int(shared.group(1)) if shared else 0,
+        name=kernel, target=f"sm_{capability}", num_warps=0, ptx=_only(kernel, ptx), sass=sass,
+        registers=usage["REG"],
+        spill_bytes=int(spills.group(1)) if spills else 0, stack_bytes=usage["STACK"],
+        shared_bytes=int(shared.group(1)) if shared else 0,
         compiler=version, date=evidence.today(),
     )
+
+
+def _only(kernel: str, ptx: str) -> str:
+    """The PTX of a file without its other kernels."""
+    parts = re.split(r"(?=^\s*(?:\.visible\s+)?\.entry\s)", ptx, flags=re.M)
+    return "".join(part for part in parts if not (m := re.match(r"\s*(?:\.visible\s+)?\.entry\s+(\w+)", part))
+                   or m.group(1) == kernel)
+
+
+def parameter_types(ptx: str) -> list[str]:
+    """PTX types of a kernel's parameters, in order: "b64" for pointers and 64-bit integers, "b32", "f32", ..."""
+    header = re.search(r"\.entry\s+\w+\s*\((.*?)\)", ptx, flags=re.S).group(1)
+    return [kind.replace("u", "b").replace("s", "b") for kind in re.findall(r"\.param\s+\.(\w+)", header)]
 
 
 def cubin_of(source, kernel_name: str, capability: int, options=()) -> bytes:
@@ -133,6 +148,6 @@ def _disassembled(cubin: bytes, kernel: str) -> tuple[str, dict[str, int]]:
         file.flush()
         run = functools.partial(subprocess.run, capture_output=True, text=True, check=True)
         usage = run([tool, "--dump-resource-usage", file.name]).stdout
-        sass = run([tool, "-sass", file.name]).stdout
+        sass = run([tool, "-sass", "-fun", kernel, file.name]).stdout
     line = re.search(rf"Function {kernel}:\s*\n?\s*(.*)", usage).group(1)
     return sass, {name: int(value) for name, value in re.findall(r"(REG|STACK):(\d+)", line)}

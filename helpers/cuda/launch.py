@@ -1,0 +1,141 @@
+"""Launching CUDA C++ kernels: on the GPU through cuda-core, or, without one, on the SIMT machine."""
+
+import functools
+
+import torch
+
+from helpers import mode
+from helpers.cuda import nvrtc
+
+MAX_THREADS = 1024
+MAX_BLOCK = (1024, 1024, 64)
+MAX_GRID = (2**31 - 1, 65535, 65535)
+
+
+class CudaKernel:
+    """A kernel of a `.cu` file, or of source typed in a cell, compiled for the device it is launched on.
+
+    `source` is a path, the name of a file in helpers/cuda, or CUDA C++; the kernel is declared `extern "C"`.
+    After a run on the SIMT machine, `report` holds its counts.
+    """
+
+    def __init__(self, source, name: str, options=()):
+        self.source, self.name, self.options = source, name, tuple(options)
+        self.report = None
+
+    def compiled(self, target="sm_120"):
+        """PTX, SASS, registers, ... for a target, without a GPU; see `helpers.cuda.nvrtc.compile_cuda`."""
+        return nvrtc.compile_cuda(self.source, self.name, target, self.options)
+
+    def launch(self, grid, block, *args, shared_bytes: int = 0) -> None:
+        """Run the kernel on `grid` blocks of `block` threads (numbers or tuples of up to 3).
+
+        `args` are tensors (all on one device) and numbers, in the kernel's order. On CUDA tensors it is enqueued on
+        torch's current stream of their device; on CPU tensors it runs on the SIMT machine. An empty grid launches
+        nothing. Raises ValueError for a grid or block that no GPU accepts, naming the limit, before the launch.
+        """
+        grid, block = checked_grid(grid), checked_block(block)
+        if isinstance(shared_bytes, bool) or not isinstance(shared_bytes, int) or shared_bytes < 0:
+            raise ValueError(f"shared_bytes must be a number of bytes, got {shared_bytes!r}")
+        tensors = [a for a in args if isinstance(a, torch.Tensor)]
+        devices = {str(t.device) for t in tensors}
+        if len(devices) > 1:
+            raise ValueError(f"{self.name}: all tensors must be on one device, got {', '.join(sorted(devices))}")
+        if tensors and tensors[0].device.type != ("cuda" if mode.is_live() else "cpu"):
+            raise ValueError(f"{self.name}: tensors are on {tensors[0].device}, but kernels run on "
+                             f"{'the GPU' if mode.is_live() else 'the CPU (SIMT machine)'} here")
+        if 0 in grid:
+            return
+        if mode.is_live():
+            device = tensors[0].device.index if tensors else torch.cuda.current_device()
+            _launch_on_gpu(self, device, grid, block, args, shared_bytes)
+        else:
+            from helpers import simt
+
+            self.report = simt.run(self.compiled(), grid, block, args, shared_bytes=shared_bytes)
+
+
+def checked_block(block) -> tuple[int, int, int]:
+    """A block as three sizes. Raises ValueError naming the limit it breaks."""
+    block = _three(block, "block", 1)
+    for axis, size, limit in zip("xyz", block, MAX_BLOCK, strict=True):
+        if size > limit:
+            raise ValueError(f"block of {block}: at most {limit} threads along {axis}")
+    threads = block[0] * block[1] * block[2]
+    if threads > MAX_THREADS:
+        raise ValueError(f"block of {block} has {threads} threads; a block holds at most {MAX_THREADS}")
+    return block
+
+
+def checked_grid(grid) -> tuple[int, int, int]:
+    """A grid as three sizes, possibly 0. Raises ValueError naming the limit it breaks."""
+    grid = _three(grid, "grid", 0)
+    for axis, size, limit in zip("xyz", grid, MAX_GRID, strict=True):
+        if size > limit:
+            raise ValueError(f"grid of {grid}: at most {limit} blocks along {axis}")
+    return grid
+
+
+def _three(sizes, what: str, least: int) -> tuple[int, int, int]:
+    given = sizes if isinstance(sizes, tuple | list) else (sizes,)
+    if not 1 <= len(given) <= 3 or any(isinstance(s, bool) or not isinstance(s, int) for s in given):
+        raise ValueError(f"{what} must be one to three whole numbers, got {sizes!r}")
+    if any(s < least for s in given):
+        raise ValueError(f"{what} sizes must be at least {least}, got {sizes!r}"
+                         + (f" (and a block holds at most {MAX_THREADS} threads)" if what == "block" else ""))
+    return (*given, 1, 1)[:3]
+
+
+class _TorchStream:
+    """torch's current stream, in the form that cuda-core accepts."""
+
+    def __init__(self, handle: int):
+        self.handle = handle
+
+    def __cuda_stream__(self):
+        return (0, self.handle)
+
+
+@functools.cache
+def _loaded(source, name, options, device: int):
+    """The kernel loaded on a device, from machine code for exactly that device."""
+    from cuda.core import ObjectCode
+
+    major, minor = torch.cuda.get_device_capability(device)
+    cubin = nvrtc.cubin_of(source, name, 10 * major + minor, options)
+    return ObjectCode.from_cubin(cubin).get_kernel(name)
+
+
+def _launch_on_gpu(kernel: CudaKernel, device: int, grid, block, args, shared_bytes: int) -> None:
+    from cuda.core import Device, LaunchConfig, launch
+
+    with torch.cuda.device(device):
+        core = Device(device)
+        core.set_current()
+        loaded = _loaded(kernel.source, kernel.name, kernel.options, device)
+        stream = core.create_stream(_TorchStream(torch.cuda.current_stream(device).cuda_stream))
+        config = LaunchConfig(grid=grid, block=block, shmem_size=shared_bytes)
+        launch(stream, config, loaded, *as_parameters(kernel, args))  # raises if the driver rejects the launch
+
+
+def as_parameters(kernel: CudaKernel, args) -> list:
+    """Arguments in the kernel's own parameter types. Raises TypeError for what does not fit, before the launch."""
+    import numpy as np
+
+    types = nvrtc.parameter_types(kernel.compiled().ptx)
+    if len(types) != len(args):
+        raise TypeError(f"{kernel.name} takes {len(types)} arguments, got {len(args)}")
+    as_numpy = {"b32": np.int32, "b64": np.int64, "f32": np.float32, "f64": np.float64}
+    values = []
+    for i, (kind, value) in enumerate(zip(types, args, strict=True)):
+        if isinstance(value, torch.Tensor):
+            if kind != "b64":
+                raise TypeError(f"{kernel.name}: parameter {i} is a number ({kind}), got a tensor")
+            values.append(value.data_ptr())
+        elif type(value) is not (int if kind[0] == "b" else float):
+            raise TypeError(f"{kernel.name}: parameter {i} is {kind}, got {type(value).__name__} {value!r}")
+        elif kind == "b32" and not -(2**31) <= value < 2**32:
+            raise TypeError(f"{kernel.name}: parameter {i} is a 32-bit integer, {value} does not fit")
+        else:
+            values.append(as_numpy[kind](value if kind != "b32" or value < 2**31 else value - 2**32))
+    return values
