@@ -224,7 +224,7 @@ def _collect(kernel, request: dict, seen: set) -> None:
     names |= {n: c.cell_contents for n, c in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True)}
     part = _source_of(kernel, fn)
     # Attribute names are among co_names too; only those that are globals matter.
-    for name in sorted({*_all_names(fn.__code__), *fn.__annotations__}):
+    for name in sorted(_all_names(fn.__code__)):
         if name not in names or name in ("triton", "tl"):
             continue
         value = names[name]
@@ -313,7 +313,8 @@ class _Worker:
         if self.process is None or self.process.poll() is not None:
             # A session of its own: an interrupt of the notebook must not kill it. Its messages go to a file.
             self.process = subprocess.Popen(
-                [sys.executable, str(WORKER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                # -P: this folder's names (cuda, ...) must not hide the packages of the same name
+                [sys.executable, "-P", str(WORKER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                 stderr=subprocess.DEVNULL, start_new_session=True,
                 env={k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"},
             )
