@@ -95,6 +95,11 @@ def tpu(name: str) -> dict[str, Fact]:
     return {key: Fact(**entry) for key, entry in chips[name].items()}
 
 
+def tpu_sources() -> dict[str, dict[str, str]]:
+    """Title and place of each source of the TPU facts, by the key that they carry."""
+    return tpu_table()["sources"]
+
+
 def counterparts() -> list[dict]:
     """Which part of a GPU answers to which part of a TPU, with counts of an H100 and a v5p chip."""
     return tpu_table()["counterpart"]

@@ -15,6 +15,7 @@ from helpers.facts import (
     Fact,
     capabilities,
     cc_key,
+    counterparts,
     fma_latencies,
     gpu_table,
     l2_bandwidths,
@@ -23,11 +24,13 @@ from helpers.facts import (
     parse_cc,
     plain_name,
     sources,
+    tpu,
+    tpu_sources,
 )
 from helpers.limits import Limits, limits_of
 
-__all__ = ["Fact", "Gpu", "Limits", "capabilities", "fma_latencies", "from_driver", "gpu", "l2_bandwidths",
-           "latencies", "limits", "meanings", "products", "sources"]
+__all__ = ["Fact", "Gpu", "Limits", "capabilities", "counterparts", "fma_latencies", "from_driver", "gpu",
+           "l2_bandwidths", "latencies", "limits", "meanings", "products", "sources", "tpu", "tpu_sources"]
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp16_acc16", "fp8", "fp8_acc16", "fp4")
 
