@@ -1,4 +1,4 @@
-"""Facts that claims may use beyond recordings and specs: short functions, computed from the same sources as the lessons.
+"""Facts that claims may use beyond recordings and specs, computed from the same sources as the lessons.
 
 A lesson that claims something about compiled code or about occupancy adds its function here.
 """
