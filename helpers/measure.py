@@ -104,6 +104,7 @@ def run_experiment(name, *, yours=None, variants=None, progress=True, **paramete
 
 def _measure_case(found, variants, case, spec, shared) -> list[dict]:
     runs = {}
+    torch.compiler.reset()  # code compiled for earlier shapes would be compared with this one at every call
     for variant, fn in variants.items():
         torch.manual_seed(0)
         run = found.prepare(fn, **case)

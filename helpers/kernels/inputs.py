@@ -16,6 +16,9 @@ def check_tensors(name: str, **tensors: torch.Tensor) -> None:
     on different devices, on a device that this mode does not launch on, in a sparse layout, or whose gradient would be
     lost.
     """
+    first = next(iter(tensors.values()))
+    if all(_accepted(x, first) for x in tensors.values()):
+        return  # the common case costs a microsecond; the rest finds out what is wrong
     for arg, x in tensors.items():
         if not isinstance(x, torch.Tensor):
             raise TypeError(f"{name}: {arg} must be a torch.Tensor, got {type(x).__name__}")
@@ -41,6 +44,12 @@ def check_tensors(name: str, **tensors: torch.Tensor) -> None:
             )
 
 
+def _accepted(x, first) -> bool:
+    return (isinstance(x, torch.Tensor) and x.dtype in DTYPES and x.dtype == first.dtype and x.layout is torch.strided
+            and x.device == first.device and x.is_cuda is mode.is_live() and x.device.type in ("cuda", "cpu")
+            and not (x.requires_grad and torch.is_grad_enabled()))
+
+
 def check_rank(name: str, arg: str, x: torch.Tensor, rank: int) -> None:
     """Raise ValueError unless `x` has `rank` dimensions."""
     if x.dim() != rank:
@@ -49,7 +58,8 @@ def check_rank(name: str, arg: str, x: torch.Tensor, rank: int) -> None:
 
 def launch_on(x: torch.Tensor):
     """A context in which launches go to the device of `x` (Triton launches on torch's current device and stream)."""
-    return torch.cuda.device(x.device) if x.is_cuda else contextlib.nullcontext()
+    elsewhere = x.is_cuda and x.device.index != torch.cuda.current_device()
+    return torch.cuda.device(x.device) if elsewhere else contextlib.nullcontext()
 
 
 def _why() -> str:
