@@ -11,9 +11,9 @@ from helpers.evidence import simulated
 from helpers.systolic import SystolicArray
 
 STEP_CONTROLS = {
-    "array": ([2, 3, 4, 6, 8, 32, 128], 4),
-    "rows_of_x": ([1, 2, 4, 6, 8, 16, 128, 512], 6),
-    "cycle": ([*range(21), 32, 64, 96, 127, 190, 254, 381, 511, 765], 4),
+    "array": ([2, 3, 4, 8, 32, 128], 4),
+    "rows_of_x": ([1, 2, 4, 6, 8, 128, 512], 6),
+    "cycle": ([*range(13), 16, 21, 32, 64, 127, 254, 381, 511, 765], 4),
     "skew": True,
 }
 LABELLED = 8  # arrays up to this size show the numbers in their cells, larger ones only which cells work
