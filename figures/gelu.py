@@ -82,7 +82,7 @@ def draw_bandwidth(ax, data, peak_gb_per_s: float | None):
         limit_line(ax, peak_gb_per_s, f"datasheet: {peak_gb_per_s:,.0f} GB/s")
         ax.set_ylim(0, 1.12 * max(peak_gb_per_s, data["bandwidth_gb_per_s"].max()))
     ax.set(xlabel="n (fp32 elements)", ylabel="read + written (GB/s)")
-    ax.legend(loc="upper left")
+    ax.legend(loc="center left", bbox_to_anchor=(0, 0.62))
     return ax
 
 

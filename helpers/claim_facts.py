@@ -4,6 +4,7 @@ A lesson that claims something about compiled code or about occupancy adds its f
 """
 
 from helpers.compile import compile_kernel
+from helpers.kernels.gelu import gelu_traffic_bytes
 
 
 def gelu_counts(n: int, target: str = "sm_120") -> dict[str, int]:
@@ -17,4 +18,4 @@ def gelu_counts(n: int, target: str = "sm_120") -> dict[str, int]:
     return {"loads": compiled.count("ld.global"), "stores": compiled.count("st.global")}
 
 
-FACTS = {"gelu_counts": gelu_counts, "compile_kernel": compile_kernel}
+FACTS = {"gelu_counts": gelu_counts, "gelu_traffic_bytes": gelu_traffic_bytes, "compile_kernel": compile_kernel}

@@ -17,8 +17,8 @@ CLAIMS = DATA / "claims"
 
 # A number with a unit of time, rate or ratio: what only data can support.
 MEASURED = re.compile(
-    r"\d[\d.,]*\s*(?:%|µs|us\b|ms\b|ns\b|GB/s|TB/s|TFLOPS|FLOP/B|×|x\b|times\b|cycles?\b|bytes?\b|registers?\b"
-    r"|GB\b|MiB\b|KiB\b)"
+    r"\d[\d.,]*\s*(?:%|µs|us\b|ms\b|ns\b|GB/s|TB/s|TFLOPS|FLOP/B|×|x (?:faster|slower|more|less|as)\b|times\b"
+    r"|cycles?\b|bytes?\b|registers?\b|GB\b|MiB\b|KiB\b)"
 )
 
 
@@ -44,7 +44,7 @@ def claims_of(lesson: str) -> list[Claim]:
 
 def holds(claim: Claim) -> bool:
     """Evaluate a claim. The expression must come out as True or False; anything else raises TypeError."""
-    value = eval(claim.holds, {"__builtins__": {}}, namespace())  # our own data file; the names are listed below
+    value = eval(claim.holds, {"__builtins__": {}, **namespace()})  # our own data file; the names are listed below
     value = value.item() if hasattr(value, "item") else value
     if not isinstance(value, bool):
         raise TypeError(f"a claim must be true or false, {claim.holds!r} is {value!r}")

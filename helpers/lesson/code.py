@@ -26,13 +26,14 @@ class Listing:
     def _repr_html_(self):
         marked = set(self.marked)
         rows = "\n".join(
-            (f"<b>{i + 1:5d} {html.escape(self.lines[i].strip())}</b>" if i in marked
+            (f'<span style="font-weight:600">{i + 1:5d} {html.escape(self.lines[i].strip())}</span>' if i in marked
              else f"{i + 1:5d} {html.escape(self.lines[i])}")
             for i in self.shown
         )
         more = f"\n      ... and {self.left_out} more" if self.left_out else ""
         note = f'<div style="font-size:85%;opacity:.75">{html.escape(self.evidence)}</div>' if self.evidence else ""
-        return f'<div><b>{html.escape(self.title)}</b><pre style="overflow-x:auto">{rows}{more}</pre>{note}</div>'
+        style = "overflow-x:auto;white-space:pre;font-family:monospace;font-size:90%"
+        return f'<div><b>{html.escape(self.title)}</b><pre style="{style}">{rows}{more}</pre>{note}</div>'
 
 
 def show_source(kernel) -> Listing:

@@ -29,4 +29,5 @@ def evidence_paragraph() -> str:
 def _recorded_machine() -> str:
     data = results.load()
     dates = sorted(entry["date"] for entry in data["experiments"].values())
-    return f"recorded. Measurements were made on an {data['machine']['name']}, {dates[0]} to {dates[-1]}"
+    when = f"on {dates[0]}" if dates[0] == dates[-1] else f"from {dates[0]} to {dates[-1]}"
+    return f"recorded. Measurements were made on an {data['machine']['name']} {when}"

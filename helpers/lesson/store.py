@@ -60,7 +60,7 @@ def execute(notebook, *, mode: str = "recorded") -> None:
     before = os.environ.get("COURSE_EVIDENCE")
     os.environ["COURSE_EVIDENCE"] = mode
     try:
-        client = NotebookClient(notebook, timeout=TIMEOUT_S, kernel_name="python3", store_widget_state=False,
+        client = NotebookClient(notebook, timeout=TIMEOUT_S, kernel_name="python3", store_widget_state=True,
                                 record_timing=False, resources={"metadata": {"path": str(NOTEBOOKS)}})
         client.execute()
     finally:

@@ -12,6 +12,10 @@ LABELS = {
     "bandwidth_gb_per_s": "bandwidth (GB/s)",
     "tflops": "TFLOPS",
     "traffic_bytes": "traffic (bytes)",
+    "elements_per_thread": "elements a thread",
+    "masked_elements": "masked elements",
+    "masked_fraction": "masked share",
+    "waves": "waves over the SMs",
 }
 
 
@@ -29,7 +33,7 @@ class Table:
         return "\n".join(part for part in (self.caption, body, self.evidence) if part)
 
     def _repr_html_(self):
-        rows = _formatted(self.data).to_html(index=False, border=0, escape=True, justify="left")
+        rows = _html(_formatted(self.data), [pd.api.types.is_numeric_dtype(self.data[c]) for c in self.data])
         note = f'<div style="font-size:85%;opacity:.75">{html.escape(self.evidence)}</div>' if self.evidence else ""
         return f"<div><b>{html.escape(self.caption)}</b>{rows}{note}</div>"
 
@@ -50,6 +54,17 @@ def table(data, *, caption: str, evidence=None, columns=None) -> Table:
             raise ValueError(f"no column {missing}; there are {list(data.columns)}")
         data = data[list(wanted)].rename(columns=wanted)
     return Table(data.rename(columns=LABELS), caption, evidence)
+
+
+def _html(text: pd.DataFrame, numeric: list[bool]) -> str:
+    """A table whose words stand left and numbers right; JupyterLab would put everything right."""
+    style = [f'style="text-align:{"right" if right else "left"}"' for right in numeric]
+    head = "".join(f"<th {s}>{html.escape(str(c))}</th>" for s, c in zip(style, text, strict=True))
+    body = "".join(
+        "<tr>" + "".join(f"<td {s}>{html.escape(v)}</td>" for s, v in zip(style, row, strict=True)) + "</tr>"
+        for row in text.itertuples(index=False)
+    )
+    return f'<table class="dataframe"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
 
 
 def _formatted(data: pd.DataFrame) -> pd.DataFrame:
