@@ -75,7 +75,7 @@ class Report:
         total = Count(kind, 0, None, kind)
         for c in self.counts:
             if c.kind == kind:
-                for name in ("executed", "lanes", "requests", "sectors", "bytes", "wavefronts", "conflicts", "divergent"):
+                for name in list(vars(c))[4:]:  # all that is counted
                     setattr(total, name, getattr(total, name) + getattr(c, name))
         return total
 
