@@ -2,13 +2,14 @@
 
 On CUDA tensors they are launched on torch's current stream; on CPU tensors their compiled PTX runs on the SIMT machine
 where no GPU is in use, and ValueError is raised where one is. `out` takes a buffer to write into. All raise TypeError
-for other dtypes and ValueError for shape, device, layout or a gradient that would be lost, before anything runs.
+for other dtypes and ValueError for shape, device, layout or a gradient that would be lost, before anything runs; `out`
+must not share memory with an input.
 """
 
 import torch
 
 from helpers import mode
-from helpers.cuda.launch import CudaKernel, checked_block
+from helpers.cuda.launch import MAX_GRID, CudaKernel, checked_block
 
 __all__ = ["CudaKernel", "naive_matmul", "offset_copy", "strided_copy", "tiled_matmul", "transpose", "vec_add"]
 
@@ -27,8 +28,10 @@ def vec_add(a: torch.Tensor, b: torch.Tensor, block: int = 256, *, out: torch.Te
     _check("vec_add", a=a, b=b)
     if a.shape != b.shape:
         raise ValueError(f"vec_add: a and b must have one shape, got {tuple(a.shape)} and {tuple(b.shape)}")
+    if isinstance(block, tuple | list):
+        raise ValueError(f"vec_add: block must be one number of threads, 1 to 1024, got {block!r}")
     checked_block(block)
-    out = _output("vec_add", out, a.shape, a)
+    out = _output("vec_add", out, a.shape, a, b)
     n = a.numel()
     VEC_ADD.launch(-(-n // block), block, a, b, out, n)
     return out
@@ -39,6 +42,7 @@ def strided_copy(x: torch.Tensor, stride: int, *, out: torch.Tensor | None = Non
     _check("strided_copy", x=x)
     _one_dimension("strided_copy", x)
     _whole("strided_copy", "stride", stride, 1)
+    stride = min(stride, max(x.numel(), 1))  # a longer one reaches no second element either
     return _copy(STRIDED_COPY, x, -(-x.numel() // stride), stride, out)
 
 
@@ -73,8 +77,8 @@ def _matmul(kernel, a, b, out):
     if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[0]:
         raise ValueError(f"{kernel.name}: shapes must be (m, k) and (k, n), got {tuple(a.shape)} and {tuple(b.shape)}")
     (m, k), n = a.shape, b.shape[1]
-    out = _output(kernel.name, out, (m, n), a)
-    kernel.launch((-(-n // TILE), -(-m // TILE)), (TILE, TILE), a, b, out, m, n, k)
+    out = _output(kernel.name, out, (m, n), a, b)
+    kernel.launch(_tiles(m, n), (TILE, TILE), a, b, out, m, n, k)
     return out
 
 
@@ -87,8 +91,14 @@ def transpose(x: torch.Tensor, version: str = "padded", *, out: torch.Tensor | N
         raise ValueError(f"transpose: x must be (rows, cols), got shape {tuple(x.shape)}")
     rows, cols = x.shape
     out = _output("transpose", out, (cols, rows), x)
-    TRANSPOSE[version].launch((-(-cols // TILE), -(-rows // TILE)), (TILE, 8), x, out, rows, cols)
+    TRANSPOSE[version].launch(_tiles(rows, cols), (TILE, 8), x, out, rows, cols)
     return out
+
+
+def _tiles(rows: int, cols: int) -> tuple[int, int, int]:
+    """A grid of 32 x 32 tiles: columns along x, rows along y and, past the 65535 that fit there, along z too."""
+    down = -(-rows // TILE)
+    return -(-cols // TILE), min(down, MAX_GRID[1]), -(-down // MAX_GRID[1])
 
 
 def _check(name: str, **tensors) -> None:
@@ -112,12 +122,17 @@ def _check(name: str, **tensors) -> None:
         raise ValueError(f"{name}: all tensors must be on one device, got {', '.join(sorted(devices))}")
 
 
-def _output(name: str, out, shape, like: torch.Tensor) -> torch.Tensor:
+def _output(name: str, out, shape, *inputs: torch.Tensor) -> torch.Tensor:
+    """The tensor to write: a new one, or the caller's `out` once it is known to fit."""
     if out is None:
-        return torch.empty(tuple(shape), dtype=torch.float32, device=like.device)
+        return torch.empty(tuple(shape), dtype=torch.float32, device=inputs[0].device)
     _check(name, out=out)
-    if tuple(out.shape) != tuple(shape) or out.device != like.device:
-        raise ValueError(f"{name}: out must be {tuple(shape)} on {like.device}, got {tuple(out.shape)} on {out.device}")
+    if tuple(out.shape) != tuple(shape) or out.device != inputs[0].device:
+        raise ValueError(f"{name}: out must be {tuple(shape)} on {inputs[0].device}, "
+                         f"got {tuple(out.shape)} on {out.device}")
+    for x in inputs:
+        if out.data_ptr() < x.data_ptr() + 4 * x.numel() and x.data_ptr() < out.data_ptr() + 4 * out.numel():
+            raise ValueError(f"{name}: out shares memory with an input, which other threads may still have to read")
     return out
 
 

@@ -1,5 +1,5 @@
-// Two copies that differ from a plain one only in which addresses the lanes of a warp touch.
-// Reads n elements, writes n elements of 4 bytes.
+// Copies that differ from a plain one only in which addresses the lanes of a warp touch.
+// Each reads n elements and writes n elements.
 
 // y[i] = x[i * stride], i = 0 .. n-1: lanes read `stride` elements apart, and write side by side.
 extern "C" __global__ void strided_copy(const float* x, float* y, long long n, long long stride)
@@ -13,4 +13,15 @@ extern "C" __global__ void offset_copy(const float* x, float* y, long long n, lo
 {
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) y[i] = x[i + offset];
+}
+
+// Any of them, for one block: y[i] = x[(i ^ flip) * stride + offset]. `flip` permutes the lanes (31: back to front);
+// stride 0 gives all lanes one address. -DELEMENT=float2 or float4 moves 8 or 16 bytes a lane.
+#ifndef ELEMENT
+#define ELEMENT float
+#endif
+extern "C" __global__ void pattern_copy(const ELEMENT* x, ELEMENT* y, int stride, int offset, int flip)
+{
+    int i = threadIdx.x;
+    y[i] = x[(i ^ flip) * stride + offset];
 }

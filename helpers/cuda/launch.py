@@ -27,6 +27,12 @@ class CudaKernel:
         """PTX, SASS, registers, ... for a target, without a GPU; see `helpers.cuda.nvrtc.compile_cuda`."""
         return nvrtc.compile_cuda(self.source, self.name, target, self.options)
 
+    def __getitem__(self, grid_and_block):
+        """`kernel[grid, block](*args)`: `launch` as CUDA C++ writes it, `kernel<<<grid, block>>>(args)`."""
+        if not isinstance(grid_and_block, tuple) or len(grid_and_block) != 2:
+            raise ValueError(f"{self.name}[grid, block](...): needs a grid and a block, got {grid_and_block!r}")
+        return functools.partial(self.launch, *grid_and_block)
+
     def launch(self, grid, block, *args, shared_bytes: int = 0) -> None:
         """Run the kernel on `grid` blocks of `block` threads (numbers or tuples of up to 3).
 
@@ -134,8 +140,11 @@ def as_parameters(kernel: CudaKernel, args) -> list:
             values.append(value.data_ptr())
         elif type(value) is not (int if kind[0] == "b" else float):
             raise TypeError(f"{kernel.name}: parameter {i} is {kind}, got {type(value).__name__} {value!r}")
-        elif kind == "b32" and not -(2**31) <= value < 2**32:
-            raise TypeError(f"{kernel.name}: parameter {i} is a 32-bit integer, {value} does not fit")
+        elif kind[0] == "b":
+            bits = int(kind[1:])
+            if not -(2 ** (bits - 1)) <= value < 2**bits:
+                raise TypeError(f"{kernel.name}: parameter {i} is a {bits}-bit integer, {value} does not fit")
+            values.append(as_numpy[kind](value if value < 2 ** (bits - 1) else value - 2**bits))
         else:
-            values.append(as_numpy[kind](value if kind != "b32" or value < 2**31 else value - 2**32))
+            values.append(as_numpy[kind](value))
     return values
