@@ -2,6 +2,7 @@
 
 import functools
 
+import numpy as np
 import torch
 
 from helpers import mode
@@ -10,6 +11,7 @@ from helpers.cuda import nvrtc
 MAX_THREADS = 1024
 MAX_BLOCK = (1024, 1024, 64)
 MAX_GRID = (2**31 - 1, 65535, 65535)
+NUMBERS = {"b32": np.int32, "b64": np.int64, "f32": np.float32, "f64": np.float64}
 
 
 class CudaKernel:
@@ -27,6 +29,11 @@ class CudaKernel:
         """PTX, SASS, registers, ... for a target, without a GPU; see `helpers.cuda.nvrtc.compile_cuda`."""
         return nvrtc.compile_cuda(self.source, self.name, target, self.options)
 
+    @functools.cached_property
+    def parameters(self) -> list[str]:
+        """PTX types of the kernel's parameters: "b64" for pointers and 64-bit integers, "b32", "f32", ..."""
+        return nvrtc.parameter_types(self.compiled().ptx)
+
     def __getitem__(self, grid_and_block):
         """`kernel[grid, block](*args)`: `launch` as CUDA C++ writes it, `kernel<<<grid, block>>>(args)`."""
         if not isinstance(grid_and_block, tuple) or len(grid_and_block) != 2:
@@ -38,7 +45,8 @@ class CudaKernel:
 
         `args` are tensors (all on one device) and numbers, in the kernel's order. On CUDA tensors it is enqueued on
         torch's current stream of their device; on CPU tensors it runs on the SIMT machine. An empty grid launches
-        nothing. Raises ValueError for a grid or block that no GPU accepts, naming the limit, before the launch.
+        nothing. Before the launch, raises ValueError for a grid or block that no GPU accepts, naming the limit, and
+        TypeError for arguments that do not fit the parameters.
         """
         grid, block = checked_grid(grid), checked_block(block)
         if isinstance(shared_bytes, bool) or not isinstance(shared_bytes, int) or shared_bytes < 0:
@@ -50,11 +58,12 @@ class CudaKernel:
         if tensors and tensors[0].device.type != ("cuda" if mode.is_live() else "cpu"):
             raise ValueError(f"{self.name}: tensors are on {tensors[0].device}, but kernels run on "
                              f"{'the GPU' if mode.is_live() else 'the CPU (SIMT machine)'} here")
+        values = as_parameters(self, args)
         if 0 in grid:
             return
         if mode.is_live():
             device = tensors[0].device.index if tensors else torch.cuda.current_device()
-            _launch_on_gpu(self, device, grid, block, args, shared_bytes)
+            _launch_on_gpu(self, device, grid, block, values, shared_bytes)
         else:
             from helpers import simt
 
@@ -112,7 +121,7 @@ def _loaded(source, name, options, device: int):
     return ObjectCode.from_cubin(cubin).get_kernel(name)
 
 
-def _launch_on_gpu(kernel: CudaKernel, device: int, grid, block, args, shared_bytes: int) -> None:
+def _launch_on_gpu(kernel: CudaKernel, device: int, grid, block, values, shared_bytes: int) -> None:
     from cuda.core import Device, LaunchConfig, launch
 
     with torch.cuda.device(device):
@@ -121,17 +130,14 @@ def _launch_on_gpu(kernel: CudaKernel, device: int, grid, block, args, shared_by
         loaded = _loaded(kernel.source, kernel.name, kernel.options, device)
         stream = core.create_stream(_TorchStream(torch.cuda.current_stream(device).cuda_stream))
         config = LaunchConfig(grid=grid, block=block, shmem_size=shared_bytes)
-        launch(stream, config, loaded, *as_parameters(kernel, args))  # raises if the driver rejects the launch
+        launch(stream, config, loaded, *values)  # raises if the driver rejects the launch
 
 
 def as_parameters(kernel: CudaKernel, args) -> list:
     """Arguments in the kernel's own parameter types. Raises TypeError for what does not fit, before the launch."""
-    import numpy as np
-
-    types = nvrtc.parameter_types(kernel.compiled().ptx)
+    types = kernel.parameters
     if len(types) != len(args):
         raise TypeError(f"{kernel.name} takes {len(types)} arguments, got {len(args)}")
-    as_numpy = {"b32": np.int32, "b64": np.int64, "f32": np.float32, "f64": np.float64}
     values = []
     for i, (kind, value) in enumerate(zip(types, args, strict=True)):
         if isinstance(value, torch.Tensor):
@@ -144,7 +150,7 @@ def as_parameters(kernel: CudaKernel, args) -> list:
             bits = int(kind[1:])
             if not -(2 ** (bits - 1)) <= value < 2**bits:
                 raise TypeError(f"{kernel.name}: parameter {i} is a {bits}-bit integer, {value} does not fit")
-            values.append(as_numpy[kind](value if value < 2 ** (bits - 1) else value - 2**bits))
+            values.append(NUMBERS[kind](value if value < 2 ** (bits - 1) else value - 2**bits))
         else:
-            values.append(as_numpy[kind](value))
+            values.append(NUMBERS[kind](value))
     return values
