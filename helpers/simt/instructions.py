@@ -26,8 +26,10 @@ def immediate(text: str, dtype):
         value = int(text.rstrip("U"), 0)
         if np.dtype(dtype).kind == "f":
             return np.array(value, dtype)
+        if dtype == np.bool_:
+            return np.array(bool(value))
         bits = 8 * np.dtype(dtype).itemsize
-        return np.array(value & ((1 << bits) - 1), f"u{bits // 8}").view(dtype) if dtype != np.bool_ else np.array(bool(value))
+        return np.array(value & ((1 << bits) - 1), f"u{bits // 8}").view(dtype)
     return None
 
 
@@ -46,9 +48,10 @@ def source(instruction: Instruction, kernel: Kernel, text: str, dtype):
         if text not in SPECIAL:
             raise unknown(instruction, f"register {text}")
         return lambda m: m.special[text].astype(dtype)
-    for table in (kernel.shared, kernel.local):
-        if text in table:
-            return lambda m, at=np.array(table[text]).astype(dtype): at
+    table = kernel.shared if text in kernel.shared else kernel.local
+    if text in table:
+        offset = np.array(table[text]).astype(dtype)
+        return lambda m: offset
     if text == kernel.dynamic_shared:
         return lambda m: np.array(m.kernel.shared_bytes).astype(dtype)
     value = immediate(text, dtype)
@@ -282,7 +285,8 @@ def _cvt(instruction, kernel):
     if to in ("bf16x2", "f16x2") and frm == "f32":
         high, low = (source(instruction, kernel, text, np.float32) for text in rest)
         half = _to_bf16 if to == "bf16x2" else _to_f16
-        return lambda m, on: write(m, dst, half(low(m)).astype(np.uint32) | half(high(m)).astype(np.uint32) << np.uint32(16), on)
+        word = lambda get, m: half(get(m)).astype(np.uint32)  # noqa: E731
+        return lambda m, on: write(m, dst, word(low, m) | word(high, m) << np.uint32(16), on)
     from_bf16, to_bf16 = frm == "bf16", to == "bf16"
     a = A.TYPES.get("b16" if from_bf16 else frm)
     b = A.TYPES.get("b16" if to_bf16 else to)
@@ -318,7 +322,8 @@ def convert(value, dtype, rounding, saturate):
             low, high = float(info.min), float(info.max)
             inside = np.where((wide > low) & (wide < high), wide, 0).astype(to)
             return np.where(wide >= high, info.max, np.where(wide <= low, info.min, inside)).astype(to)
-        return np.clip(value, max(info.min, np.iinfo(value.dtype).min), min(info.max, np.iinfo(value.dtype).max)).astype(to)
+        own = np.iinfo(value.dtype)
+        return np.clip(value, max(info.min, own.min), min(info.max, own.max)).astype(to)
     out = value.astype(to)
     if to.kind == "f":
         out = A.nan_of(out)
