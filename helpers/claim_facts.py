@@ -5,6 +5,7 @@ A lesson that claims something about compiled code or about occupancy adds its f
 
 from helpers.compile import compile_kernel
 from helpers.kernels.gelu import gelu_traffic_bytes
+from helpers.systolic import SystolicArray
 
 
 def gelu_counts(n: int, target: str = "sm_120") -> dict[str, int]:
@@ -18,4 +19,16 @@ def gelu_counts(n: int, target: str = "sm_120") -> dict[str, int]:
     return {"loads": compiled.count("ld.global"), "stores": compiled.count("st.global")}
 
 
-FACTS = {"gelu_counts": gelu_counts, "gelu_traffic_bytes": gelu_traffic_bytes, "compile_kernel": compile_kernel}
+def systolic(m: int, k: int = 128, n: int = 128, **options):
+    """The run of x (m, k) @ w (k, n) on a systolic array of 128 x 128 cells."""
+    import numpy as np
+
+    return SystolicArray(128, 128).run(np.ones((m, k), int), np.ones((k, n), int), **options)
+
+
+FACTS = {
+    "compile_kernel": compile_kernel,
+    "gelu_counts": gelu_counts,
+    "gelu_traffic_bytes": gelu_traffic_bytes,
+    "systolic": systolic,
+}

@@ -107,7 +107,7 @@ class _Cells:
 
     def step(self, x, x_row, w, real, loading) -> None:
         """One cycle. Entering from the left, (copies, rows): x and its row number or -1. Entering from above, (copies,
-        cols): a weight and whether it is real; `loading` (rows, cols): cells that take what stands above them."""
+        cols): a weight and whether it is real; `loading` (rows, cols): cells that take what stands above them, or None."""
         for register, new in ((self.x, x), (self.x_row, x_row)):
             register[:, :, 1:] = register[:, :, :-1]
             register[:, :, 0] = new
@@ -118,7 +118,7 @@ class _Cells:
         self.sums[:, 1:] = self.sums[:, :-1]
         self.sums[:, 0] = 0
         self.sums += self.w * self.x
-        if loading.any():
+        if loading is not None:
             for register, new in ((self.next_w, w), (self.next_real, real)):
                 np.copyto(register[:, 1:], register[:, :-1].copy(), where=loading[1:])
                 np.copyto(register[:, 0], new, where=loading[0])
@@ -184,9 +184,12 @@ class _Schedule:
         them has come down to it: until then it keeps the weight that its x of the tile before may still need."""
         rows = len(self.row)
         tile, step = divmod(cycle - self.col + rows, self.period)
-        loading = (tile >= 0) & (tile < self.tiles_per_copy) & (step < rows) & (self.row[:, None] <= step)
+        loading = (tile >= 0) & (tile < self.tiles_per_copy) & (step < rows)
+        if not loading.any():
+            return None, None, None
         tile = np.minimum(tile + copy * self.tiles_per_copy, self.tiles - 1)
         w_row = np.maximum(rows - 1 - step, 0)
+        loading = loading & (self.row[:, None] <= step)
         return self.w[tile, w_row, self.col], self.real[tile, w_row, self.col], loading
 
     def _collect(self, cycle) -> int:
