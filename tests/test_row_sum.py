@@ -10,9 +10,9 @@ from tolerances import assert_matches
 from helpers import mode
 from helpers.kernels import row_sum as module
 from helpers.kernels.row_sum import (
+    ALIGN,
     PART,
     PROGRAMS_PER_SM,
-    TILE,
     parts_for,
     row_sum,
     row_sum_one_program,
@@ -115,7 +115,7 @@ def test_longer_than_the_largest_tile(version, device):
 def test_parts_cover_the_row(n_rows, n_cols, sms):
     parts, part_cols = parts_for(n_rows, n_cols, sms)
     assert (parts - 1) * part_cols < n_cols <= parts * part_cols, "a column is left out, or a part is empty"
-    assert parts == 1 or (part_cols % TILE == 0 and part_cols >= PART)
+    assert parts == 1 or (part_cols % ALIGN == 0 and part_cols >= PART)
     assert parts == 1 or n_rows * parts <= PROGRAMS_PER_SM * sms
 
 
@@ -123,6 +123,7 @@ def test_few_rows_take_the_shape_of_many():
     """132 rows of 524288 on 132 SMs become 64 programs an SM, as 8448 rows of 8192 are."""
     assert parts_for(132, 524_288, 132) == (64, 8192)
     assert parts_for(16, 4_325_376, 132) == (528, 8192)
+    assert parts_for(100, 692_060, 132) == (84, 8240)
     assert parts_for(8448, 8192, 132) == (1, 8192)
 
 

@@ -78,25 +78,29 @@ def matmul_relu_grouped_kernel(
     group_rows = min(tile_rows - first_row, GROUP)  # the last group may be smaller
     tile_row = first_row + program % (GROUP * tile_cols) % group_rows
     tile_col = program % (GROUP * tile_cols) // group_rows
+    HALF: tl.constexpr = BLOCK_N // 2
     rows = tile_row.to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
-    cols = tile_col.to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
+    cols = tile_col.to(tl.int64) * BLOCK_N + tl.arange(0, HALF)  # of the left half; the right half begins at + HALF
     ks = tl.arange(0, BLOCK_K).to(tl.int64)
     a_ptrs = a_ptr + rows[:, None] * a_row_stride + ks[None, :] * a_col_stride  # (BM, BK)
-    b_ptrs = b_ptr + ks[:, None] * b_row_stride + cols[None, :] * b_col_stride  # (BK, BN)
-    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    b_ptrs = b_ptr + ks[:, None] * b_row_stride + cols[None, :] * b_col_stride  # (BK, BN / 2)
+    in_rows, in_left, in_right = rows[:, None] < M, cols[None, :] < N, cols[None, :] + HALF < N
+    # Two halves that share a: in float32 each thread then keeps 8 x 8 sums instead of 16 x 4, and reads 16 numbers
+    # from shared memory for 64 FMAs instead of 20.
+    left = tl.zeros((BLOCK_M, HALF), tl.float32)
+    right = tl.zeros((BLOCK_M, HALF), tl.float32)
     for k in range(0, K, BLOCK_K):
-        # WHOLE_K (K is a multiple of BLOCK_K): the masks do not change from step to step
-        a_mask = (rows[:, None] < M) if WHOLE_K else (rows[:, None] < M) & (ks[None, :] < K - k)
-        b_mask = (cols[None, :] < N) if WHOLE_K else (ks[:, None] < K - k) & (cols[None, :] < N)
-        acc = tl.dot(
-            tl.load(a_ptrs, mask=a_mask, other=0.0), tl.load(b_ptrs, mask=b_mask, other=0.0), acc,
-            input_precision=PRECISION,
-        )  # fmt: skip
+        in_k = ks < (BLOCK_K if WHOLE_K else K - k)  # WHOLE_K: K is a multiple of BLOCK_K, and this is always true
+        a = tl.load(a_ptrs, mask=in_rows & in_k[None, :], other=0.0)
+        b = tl.load(b_ptrs, mask=in_k[:, None] & in_left, other=0.0)
+        left = tl.dot(a, b, left, input_precision=PRECISION)
+        b = tl.load(b_ptrs + HALF * b_col_stride, mask=in_k[:, None] & in_right, other=0.0)
+        right = tl.dot(a, b, right, input_precision=PRECISION)
         a_ptrs += BLOCK_K * a_col_stride
         b_ptrs += BLOCK_K * b_row_stride
-    c = tl.where(acc < 0, 0.0, acc)
     c_ptrs = c_ptr + rows[:, None] * c_row_stride + cols[None, :]
-    tl.store(c_ptrs, c, mask=(rows[:, None] < M) & (cols[None, :] < N))
+    tl.store(c_ptrs, tl.where(left < 0, 0.0, left), mask=in_rows & in_left)
+    tl.store(c_ptrs + HALF, tl.where(right < 0, 0.0, right), mask=in_rows & in_right)
 
 
 def matmul_relu(a: torch.Tensor, b: torch.Tensor, precision: str = "ieee") -> torch.Tensor:

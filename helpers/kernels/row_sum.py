@@ -7,6 +7,8 @@ Both read x once. `row_sum` takes parts when rows are few, `row_sum_split` alway
 (no atomics), so equal inputs give equal bits.
 """
 
+import functools
+
 import torch
 import triton
 import triton.language as tl
@@ -17,6 +19,7 @@ from helpers.kernels.inputs import check_rank, check_tensors, launch_on
 TILE = 1024
 NUM_WARPS = 4
 PART = 8192  # columns a part has at least: shorter ones do not pay for the second launch
+ALIGN = 16  # parts begin at multiples of it, so that their loads can be wide
 PROGRAMS_PER_SM = 64  # about four times what is resident, so that the last wave weighs little
 INTERPRETED_SMS = 4  # on a CPU there is nothing to fill
 
@@ -53,7 +56,7 @@ def row_sum_part_kernel(x_ptr, parts_ptr, n_cols, n_parts, part_cols, row_stride
     row, part = program // n_parts, program % n_parts
     first = part * part_cols
     x_ptr += row * row_stride + first * col_stride
-    left = n_cols - first  # columns from here to the end of the row
+    left = min(n_cols - first, part_cols)  # columns of this part: the last one may be shorter
     partial = tl.zeros((TILE,), tl.float32)
     for start in range(0, part_cols, TILE):
         cols = start + tl.arange(0, TILE).to(tl.int64)
@@ -64,14 +67,17 @@ def row_sum_part_kernel(x_ptr, parts_ptr, n_cols, n_parts, part_cols, row_stride
 def parts_for(n_rows: int, n_cols: int, sm_count: int) -> tuple[int, int]:
     """(parts a row, columns a part) so that the GPU has about PROGRAMS_PER_SM programs an SM; (1, n_cols) = no split.
 
-    Parts are multiples of TILE, PART columns at least, and together cover the row.
+    Parts have PART columns at least and together cover the row.
     """
     wanted = PROGRAMS_PER_SM * sm_count // max(n_rows, 1)
     parts = max(1, min(wanted, n_cols // PART))
-    if parts == 1:
-        return 1, n_cols
-    part_cols = triton.cdiv(triton.cdiv(n_cols, parts), TILE) * TILE
-    return triton.cdiv(n_cols, part_cols), part_cols
+    return (1, n_cols) if parts == 1 else _even_parts(n_cols, parts)
+
+
+def _even_parts(n_cols: int, parts: int) -> tuple[int, int]:
+    """At most `parts` parts of equal length, a multiple of ALIGN: (parts, columns a part)."""
+    part_cols = max(ALIGN, _ceil_div(_ceil_div(n_cols, parts), ALIGN) * ALIGN)
+    return max(1, _ceil_div(n_cols, part_cols)), part_cols
 
 
 def row_sum(x: torch.Tensor) -> torch.Tensor:
@@ -81,8 +87,9 @@ def row_sum(x: torch.Tensor) -> torch.Tensor:
     ValueError for other ranks, the wrong device or lost gradients.
     """
     _check("row_sum", x)
-    parts, part_cols = parts_for(*x.shape, sm_count(x.device))
-    return _plain(x) if parts == 1 else _split(x, parts, part_cols)
+    n_rows, n_cols = x.shape
+    parts, part_cols = parts_for(n_rows, n_cols, sm_count(x.device))
+    return _launch(x) if parts == 1 else _launch(x, parts=parts, part_cols=part_cols)
 
 
 def row_sum_split(x: torch.Tensor, parts: int | None = None) -> torch.Tensor:
@@ -91,21 +98,21 @@ def row_sum_split(x: torch.Tensor, parts: int | None = None) -> torch.Tensor:
     None chooses parts for this GPU. Raises ValueError too if parts is below 1.
     """
     _check("row_sum_split", x)
-    n_rows, n_cols = x.shape
     if parts is None:
-        parts, part_cols = parts_for(n_rows, n_cols, sm_count(x.device))
+        parts, _ = parts_for(*x.shape, sm_count(x.device))
     elif parts < 1:
         raise ValueError(f"row_sum_split: parts must be 1 or more, got {parts}")
-    part_cols = max(TILE, triton.cdiv(triton.cdiv(n_cols, parts), TILE) * TILE)
-    return _split(x, max(1, triton.cdiv(n_cols, part_cols)), part_cols)
+    parts, part_cols = _even_parts(x.shape[1], parts)
+    return _launch(x, parts=parts, part_cols=part_cols)
 
 
 def row_sum_one_program(x: torch.Tensor, num_warps: int = NUM_WARPS, tile: int = TILE) -> torch.Tensor:
     """As `row_sum`, but always one program a row: the lesson's first kernel, with its two knobs."""
     _check("row_sum_one_program", x)
-    return _plain(x, num_warps, tile)
+    return _launch(x, num_warps=num_warps, tile=tile)
 
 
+@functools.cache
 def sm_count(device: torch.device) -> int:
     """SMs of the GPU that `device` names; a small number for the CPU, where programs run one after another."""
     if device.type != "cuda":
@@ -118,25 +125,25 @@ def _check(name: str, x: torch.Tensor) -> None:
     check_rank(name, "x", x, 2)
 
 
-def _plain(x, num_warps=NUM_WARPS, tile=TILE, dtype=None):
+def _launch(x, num_warps=NUM_WARPS, tile=TILE, parts=None, part_cols=None) -> torch.Tensor:
+    """One program a row, or (with `parts`) one a part and then one a row over the sums of its parts."""
     n_rows, n_cols = x.shape
-    out = torch.empty(n_rows, dtype=dtype or x.dtype, device=x.device)
+    out = torch.empty(n_rows, dtype=x.dtype, device=x.device)
     if x.numel() == 0:
         return out.zero_()  # the empty sum
     if not mode.has_triton():
-        return row_sum_reference(x).to(out.dtype)
+        return row_sum_reference(x).to(x.dtype)
+    row_stride, col_stride = x.stride()
     with launch_on(x):
-        row_sum_kernel[(n_rows,)](x, out, n_cols, *x.stride(), TILE=tile, num_warps=num_warps)
+        if parts is not None:
+            sums = torch.empty(n_rows, parts, dtype=torch.float32, device=x.device)
+            row_sum_part_kernel[(n_rows * parts,)](
+                x, sums, n_cols, parts, part_cols, row_stride, col_stride, TILE=tile, num_warps=num_warps
+            )
+            x, n_cols, row_stride, col_stride = sums, parts, parts, 1
+        row_sum_kernel[(n_rows,)](x, out, n_cols, row_stride, col_stride, TILE=tile, num_warps=num_warps)
     return out
 
 
-def _split(x, parts, part_cols):
-    n_rows, n_cols = x.shape
-    if x.numel() == 0 or not mode.has_triton():
-        return _plain(x)
-    sums = torch.empty(n_rows, parts, dtype=torch.float32, device=x.device)
-    with launch_on(x):
-        row_sum_part_kernel[(n_rows * parts,)](
-            x, sums, n_cols, parts, part_cols, *x.stride(), TILE=TILE, num_warps=NUM_WARPS
-        )
-    return _plain(sums, dtype=x.dtype)
+def _ceil_div(a: int, b: int) -> int:
+    return -(-a // b)  # triton.cdiv takes microseconds on the host: it is made for kernels too
