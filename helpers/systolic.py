@@ -107,7 +107,7 @@ class _Cells:
 
     def step(self, x, x_row, w, real, loading) -> None:
         """One cycle. Entering from the left, (copies, rows): x and its row number or -1. Entering from above, (copies,
-        cols): a weight and whether it is real; `loading` (rows, cols): cells that take what stands above them, or None."""
+        cols): a weight and whether it is real; `loading`, (rows, cols) or None: cells that take what is above them."""
         for register, new in ((self.x, x), (self.x_row, x_row)):
             register[:, :, 1:] = register[:, :, :-1]
             register[:, :, 0] = new
@@ -187,7 +187,7 @@ class _Schedule:
         loading = (tile >= 0) & (tile < self.tiles_per_copy) & (step < rows)
         if not loading.any():
             return None, None, None
-        tile = np.minimum(tile + copy * self.tiles_per_copy, self.tiles - 1)
+        tile = np.clip(tile + copy * self.tiles_per_copy, 0, self.tiles - 1)  # also where nothing loads
         w_row = np.maximum(rows - 1 - step, 0)
         loading = loading & (self.row[:, None] <= step)
         return self.w[tile, w_row, self.col], self.real[tile, w_row, self.col], loading

@@ -52,7 +52,7 @@ def test_small_sizes(m, k, n, rows, cols, weight_load):
 
 @pytest.mark.parametrize("m, k, n, rows, cols", [
     (256, 256, 256, 128, 128), (256, 256, 256, 16, 128), (1, 1, 1, 1, 1), (256, 1, 1, 1, 1), (1, 1, 1, 128, 128),
-    (40, 33, 35, 1, 1), (256, 129, 127, 128, 128),
+    (40, 33, 35, 1, 1), (1, 1, 128, 1, 128), (1, 128, 1, 128, 1), (256, 129, 127, 128, 128),
 ])
 def test_corners(m, k, n, rows, cols):
     x, w = integers(m, k, n)
