@@ -1,0 +1,148 @@
+"""A chain of dependent multiply-adds: x = a x + b, n times, elementwise. It measures latency: no step can start early.
+
+`fma_chain_kernel`     one program per BLOCK elements                                    what `fma_chain` launches
+`fma_resident_kernel`  a fixed number of programs that stay and walk over all elements    what `fma_resident` launches
+                       `plain`  load, chain, store: the wait for memory adds to the chain
+                       `early`  the next element is loaded before the chain of this one
+                       BLOCK = 32 x num_warps: one element per thread per step, so a warp has one chain and nothing else
+                       BLOCK = 4 x 32 x num_warps: four elements, so a warp has four independent chains
+
+Every version reads x once and writes y once. a and b are arguments, so the compiler cannot foresee the result; n is a
+constant, so the chain is unrolled and spends its issue slots on multiply-adds. The arithmetic is float32, rounded once.
+"""
+
+import numbers
+
+import torch
+import triton
+import triton.language as tl
+
+from helpers import mode
+from helpers.kernels.inputs import check_tensors, launch_on
+
+BLOCK = 512
+NUM_WARPS = 4
+# Straight-line code up to here, a loop of it beyond. With 512 in one piece ptxas moves the "early" load down to about
+# 100 multiply-adds before its use, less than the memory's latency; it cannot move a load into a loop.
+UNROLL = 256
+THREADS = 32 * NUM_WARPS
+
+
+def fma_chain_reference(x: torch.Tensor, a: float, b: float, n: int) -> torch.Tensor:
+    """float64 result for x of any shape; a and b are rounded to float32 first, as the kernels receive them."""
+    a, b = (float(torch.tensor(value, dtype=torch.float32)) for value in (a, b))
+    x = x.double()
+    for _ in range(n):
+        x = a * x + b
+    return x
+
+
+def fma_chain_traffic_bytes(elements: int, itemsize: int = 4) -> int:
+    """Least device-memory traffic in bytes: every element read once and written once."""
+    return 2 * elements * itemsize
+
+
+def fma_chain_flops(elements: int, n: int) -> int:
+    """Floating-point operations: two for each multiply-add."""
+    return 2 * elements * n
+
+
+@triton.jit
+def fma_steps(x, a, b, N: tl.constexpr, UNROLL: tl.constexpr):
+    """N dependent multiply-adds on x in registers; straight-line code up to UNROLL, a loop of it beyond."""
+    for _ in range(N // UNROLL):
+        for _ in tl.static_range(UNROLL):
+            x = tl.fma(x, a, b)
+    for _ in tl.static_range(N % UNROLL):
+        x = tl.fma(x, a, b)
+    return x
+
+
+@triton.jit
+def fma_chain_kernel(x_ptr, y_ptr, elements, a, b, N: tl.constexpr, UNROLL: tl.constexpr, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)  # (BLOCK,)
+    mask = offsets < elements
+    x = tl.load(x_ptr + offsets, mask=mask).to(tl.float32)
+    tl.store(y_ptr + offsets, fma_steps(x, a, b, N, UNROLL), mask=mask)
+
+
+@triton.jit
+def fma_resident_kernel(x_ptr, y_ptr, sm_ptr, elements, a, b, N: tl.constexpr, UNROLL: tl.constexpr,
+                        BLOCK: tl.constexpr, EARLY: tl.constexpr, PLACE: tl.constexpr):
+    first = tl.program_id(0).to(tl.int64) * BLOCK
+    stride = tl.num_programs(0) * BLOCK  # from one step of this program to its next
+    lanes = tl.arange(0, BLOCK)
+    if PLACE:  # read the placement back: which SM runs this program
+        tl.store(sm_ptr + tl.program_id(0), tl.extra.cuda.smid())
+    if EARLY:
+        ahead = tl.load(x_ptr + first + lanes, mask=first + lanes < elements)
+        for start in range(first, elements, stride):
+            offsets = start + lanes  # (BLOCK,)
+            x = ahead.to(tl.float32)
+            ahead = tl.load(x_ptr + offsets + stride, mask=offsets + stride < elements)  # travels during the chain
+            tl.store(y_ptr + offsets, fma_steps(x, a, b, N, UNROLL), mask=offsets < elements)
+    else:
+        for start in range(first, elements, stride):
+            offsets = start + lanes
+            x = tl.load(x_ptr + offsets, mask=offsets < elements).to(tl.float32)
+            tl.store(y_ptr + offsets, fma_steps(x, a, b, N, UNROLL), mask=offsets < elements)
+
+
+
+
+
+def fma_chain(x: torch.Tensor, a: float, b: float, n: int) -> torch.Tensor:
+    """x = a x + b, n times; x of any shape and strides in float32, float16 or bfloat16; returns x's shape and dtype.
+
+    Raises TypeError for another dtype, an a or b that is not a number, or an n that is not an int; ValueError for a
+    negative n, the wrong device, or a tensor that requires grad.
+    """
+    dense, y, a, b = _prepared("fma_chain", x, a, b, n)
+    if dense.numel() == 0:
+        return y
+    if not mode.has_triton():
+        return fma_chain_reference(dense, a, b, n).to(x.dtype)
+    grid = (triton.cdiv(dense.numel(), BLOCK),)
+    with launch_on(x):
+        fma_chain_kernel[grid](dense, y, dense.numel(), a, b, N=n, UNROLL=UNROLL, BLOCK=BLOCK, num_warps=NUM_WARPS)
+    return y
+
+
+def fma_resident(x, a, b, n, *, programs: int, early: bool = True, elements_per_thread: int = 1,
+                 unroll: int = UNROLL, placement: torch.Tensor | None = None) -> torch.Tensor:
+    """The same values, by exactly `programs` programs of 4 warps that share all elements among them.
+
+    With programs = SMs x m, spread evenly, each SMSP runs m warps. `elements_per_thread` (1, 2, 4 or 8) is the number
+    of independent chains of a thread. `placement`, an int32 tensor of `programs` elements (GPU only), receives the SM
+    that each program ran on. Raises as `fma_chain` does, and ValueError for programs < 1 or other elements_per_thread.
+    """
+    dense, y, a, b = _prepared("fma_resident", x, a, b, n)
+    if programs < 1:
+        raise ValueError(f"fma_resident: programs must be at least 1, got {programs}")
+    if elements_per_thread not in (1, 2, 4, 8):
+        raise ValueError(f"fma_resident: elements_per_thread must be 1, 2, 4 or 8, got {elements_per_thread}")
+    if placement is not None and (placement.dtype != torch.int32 or placement.numel() != programs or not x.is_cuda):
+        raise ValueError(f"fma_resident: placement must be an int32 tensor of {programs} elements on the GPU")
+    if dense.numel() == 0:
+        return y
+    if not mode.has_triton():
+        return fma_chain_reference(dense, a, b, n).to(x.dtype)
+    with launch_on(x):
+        fma_resident_kernel[(programs,)](
+            dense, y, y if placement is None else placement, dense.numel(), a, b, N=n, UNROLL=unroll,
+            BLOCK=THREADS * elements_per_thread, EARLY=early, PLACE=placement is not None, num_warps=NUM_WARPS)
+    return y
+
+
+def _prepared(name, x, a, b, n):
+    """x without gaps, its output, and a and b as floats; raises for anything the kernels do not take."""
+    check_tensors(name, x=x)
+    for arg, value in (("a", a), ("b", b)):
+        if isinstance(value, bool) or not isinstance(value, numbers.Real):
+            raise TypeError(f"{name}: {arg} must be a number, got {type(value).__name__}")
+    if isinstance(n, bool) or not isinstance(n, numbers.Integral):
+        raise TypeError(f"{name}: n must be an int, got {type(n).__name__}")
+    if n < 0:
+        raise ValueError(f"{name}: n must not be negative, got {n}")
+    dense = x.contiguous()
+    return dense, torch.empty_like(dense), float(a), float(b)  # floats: Triton makes a constant of the int 1
