@@ -66,16 +66,26 @@ def _compile(name, text, kernel, capability, options, version) -> Compiled:
         raise CompileError(f'{name} has no kernel {kernel!r}; it has {", ".join(known) or "none"}. '
                            'Is it declared extern "C" __global__?')
     sass, usage = _disassembled(cubin, kernel)
-    # ptxas' log of this kernel. cuobjdump would add the system's reserved shared memory to the kernel's own.
-    report = re.search(rf"Function properties for {kernel}\n(.*?Used \d+ registers[^\n]*)", log, flags=re.S).group(1)
-    spills, shared = (re.search(rf"(\d+) bytes {what}", report) for what in ("spill stores", "smem"))
+    spill_bytes, shared_bytes = _from_log(log, kernel, usage)
     return Compiled(
         name=kernel, target=f"sm_{capability}", num_warps=0, ptx=_only(kernel, ptx), sass=sass,
         registers=usage["REG"],
-        spill_bytes=int(spills.group(1)) if spills else 0, stack_bytes=usage["STACK"],
-        shared_bytes=int(shared.group(1)) if shared else 0,
+        spill_bytes=spill_bytes, stack_bytes=usage["STACK"], shared_bytes=shared_bytes,
         compiler=version, date=evidence.today(),
     )
+
+
+def _from_log(log: str, kernel: str, usage: dict[str, int]) -> tuple[int | None, int]:
+    """Spill stores and static shared memory of a kernel, in bytes, from ptxas' log.
+
+    NVRTC 13.0 passes no log on. Then spills are known only to be 0 where there is no stack, and shared memory is what
+    cuobjdump says, less the 1 KiB that the system reserves from compute capability 8.0 on.
+    """
+    report = re.search(rf"Function properties for {kernel}\n(.*?Used \d+ registers[^\n]*)", log, flags=re.S)
+    if report is None:
+        return (0 if usage["STACK"] == 0 else None), max(0, usage["SHARED"] - 1024)
+    spills, shared = (re.search(rf"(\d+) bytes {what}", report.group(1)) for what in ("spill stores", "smem"))
+    return int(spills.group(1)) if spills else 0, int(shared.group(1)) if shared else 0
 
 
 def _only(kernel: str, ptx: str) -> str:
@@ -139,7 +149,7 @@ def _text(size_of, read, program) -> str:
 
 
 def _disassembled(cubin: bytes, kernel: str) -> tuple[str, dict[str, int]]:
-    """SASS of the cubin, and its REG and STACK numbers for the kernel, from the cuobjdump that Triton ships."""
+    """SASS of the cubin, and its REG, STACK and SHARED numbers for the kernel, from the cuobjdump that Triton ships."""
     import triton
 
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
@@ -150,4 +160,4 @@ def _disassembled(cubin: bytes, kernel: str) -> tuple[str, dict[str, int]]:
         usage = run([tool, "--dump-resource-usage", file.name]).stdout
         sass = run([tool, "-sass", "-fun", kernel, file.name]).stdout
     line = re.search(rf"Function {kernel}:\s*\n?\s*(.*)", usage).group(1)
-    return sass, {name: int(value) for name, value in re.findall(r"(REG|STACK):(\d+)", line)}
+    return sass, {name: int(value) for name, value in re.findall(r"(REG|STACK|SHARED):(\d+)", line)}
