@@ -1,0 +1,179 @@
+"""What notebooks call: tables, listings, widgets, exercises, the store's marks; and evidence and comparison behind them."""
+
+import ast
+
+import nbformat
+import pandas as pd
+import pytest
+import torch
+
+from helpers import compare, evidence, results
+from helpers.lesson import check, explore, side_by_side, sweep, table
+from helpers.lesson.code import Listing
+from helpers.lesson.exercise import NotStarted, exercise, poisoned_like, started
+from helpers.lesson.store import ROOT, clean, stored_mark, sync_kernels
+from helpers.lesson.widgets import options_of
+
+
+def test_table_shows_caption_units_numbers_and_evidence():
+    shown = table([{"time_us": 506.2718, "ok": True, "none": None, "text": "<b>"}], caption="C", evidence="recorded · X")
+    assert "time (µs)" in repr(shown) and "506.3" in repr(shown) and "recorded · X" in repr(shown) and "–" in repr(shown)
+    assert "&lt;b&gt;" in shown._repr_html_() and "text-align:right" in shown._repr_html_()
+    with pytest.raises(ValueError, match="no column"):
+        table([{"a": 1}], caption="C", columns=["b"])
+    with pytest.raises(ValueError, match="caption"):
+        table([{"a": 1}], caption="")
+
+
+def test_listing_marks_and_cuts():
+    listing = Listing("t", "\n".join(f"ld.global {i}" for i in range(50)) + "\nst.global", match=r"ld\.", most=10)
+    assert len(listing.shown) == 10 and "and 40 more" in repr(listing) and "st.global" not in repr(listing)
+
+
+def test_widget_moves_its_picture_and_shows_errors():
+    def double(n, flip):
+        if n == 3:
+            raise ValueError("three is refused")
+        return f"value {2 * n} {flip}"
+
+    explorer = explore(double, n=[1, 2, 3], flip=False)
+    box = explorer.widget()
+    (slider, checkbox), view = box.children[0].children, box.children[1]
+    assert "value 2 False" in view.value
+    slider.value = 2
+    assert "value 4 False" in view.value
+    checkbox.value = True
+    assert "value 4 True" in view.value
+    slider.value = 3
+    assert "three is refused" in view.value
+    bundle = explorer._repr_mimebundle_()
+    assert "value 2 False" in bundle["text/html"] and "run the cell" in bundle["text/html"]
+
+
+@pytest.mark.parametrize("control, values, start", [
+    ([1, 2], [1, 2], 1), ((1, 9, 4), [1, 5, 9], 1), ((0, 2), [0, 1, 2], 0), (True, [False, True], True), (([4, 5], 5), [4, 5], 5),
+])
+def test_controls(control, values, start):
+    assert options_of("x", control) == (values, start)
+
+
+@pytest.mark.parametrize("control", ["abc", [], (3, 1), (1, 5, 0), ([1], 2), 7])
+def test_what_is_no_control(control):
+    with pytest.raises(ValueError, match="control x"):
+        options_of("x", control)
+
+
+def test_sweep_visits_ends_and_corners():
+    seen = []
+    assert sweep(lambda a, b: seen.append((a, b)) or "shown", {"a": [1, 2, 3], "b": [True, False]}) == len(set(seen))
+    assert {(1, True), (1, False), (3, True), (3, False), (2, True)} <= set(seen)
+    with pytest.raises(ValueError, match="no argument"):
+        explore(lambda a: "x", b=[1])
+
+
+@exercise("99_toy.1")
+def _(answer):
+    assert answer == 42, "six times nine, in base thirteen"
+
+
+def test_check_says_one_of_three_things(capsys, monkeypatch):
+    monkeypatch.setattr("helpers.lesson.exercise.exercises_of", lambda lesson: {"99_toy.1": _})
+    check("99_toy.1", ...)
+    check("99_toy.1", 42)
+    assert capsys.readouterr().out == "Exercise 99_toy.1: not started\nExercise 99_toy.1: OK\n"
+    with pytest.raises(AssertionError, match="not yet. six times nine"):
+        check("99_toy.1", 54)
+    with pytest.raises(ValueError, match="no exercise"):
+        check("99_toy.2", 1)
+
+
+def test_unwritten_output_is_not_started():
+    out = poisoned_like(torch.zeros(3))
+    with pytest.raises(NotStarted):
+        started(out)
+    out[1] = 0
+    assert started(out) is out
+
+
+def wrong_kernel(formula):
+    """Exercise 03_gelu.1 with a wrong answer in its hole."""
+    import linecache
+
+    import triton
+    import triton.language as tl
+
+    source = ("@triton.jit\ndef k(x_ptr, y_ptr, n, BLOCK: tl.constexpr):\n"
+              "    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n    mask = offsets < n\n"
+              f"    x = tl.load(x_ptr + offsets, mask=mask)\n    tl.store(y_ptr + offsets, {formula}, mask=mask)\n")
+    name = f"<{hash(source)}>"
+    linecache.cache[name] = (len(source), None, source.splitlines(True), name)
+    space = {"triton": triton, "tl": tl}
+    exec(compile(source, name, "exec"), space)
+    return space["k"]
+
+
+@pytest.mark.parametrize("formula", ["x * 0", "x", "x / (1 + tl.exp(-1.6 * x))", "x * (tl.exp(1.702 * x) / (1 + tl.exp(1.702 * x)))"])
+def test_gelu_exercise_refuses_wrong_kernels(formula):
+    with pytest.raises(AssertionError):
+        check("03_gelu.1", wrong_kernel(formula))
+
+
+@pytest.mark.parametrize("id, wrong", [
+    ("03_gelu.2", lambda n, block, sms: (n // block,)), ("03_gelu.2", lambda n, block, sms: (sms,)),
+    ("03_gelu.2", lambda n, block, sms: (n // block + 1,)), ("03_gelu.3", lambda block, warps: block // warps),
+    ("03_gelu.3", lambda block, warps: block // (32 * warps)),
+])
+def test_gelu_exercises_refuse_wrong_functions(id, wrong):
+    with pytest.raises(AssertionError):
+        check(id, wrong)
+
+
+def test_marks_of_stored_cells_notice_changes():
+    cell = nbformat.v4.new_code_cell("1", outputs=[nbformat.v4.new_output("stream", name="stdout", text="1\n")])
+    nb = nbformat.v4.new_notebook(cells=[cell])
+    clean(nb)
+    assert cell.metadata["stored"] == stored_mark(cell) and nb.metadata.kernelspec.name == "python3"
+    cell.outputs[0]["text"] = "2\n"
+    assert cell.metadata["stored"] != stored_mark(cell)
+    cell.outputs = []
+    assert cell.metadata["stored"] != stored_mark(cell)
+
+
+def test_sync_copies_the_shipped_kernel():
+    cell = nbformat.v4.new_code_cell("pass", metadata={"kernel": "helpers.kernels.gelu:gelu_kernel"})
+    nb = nbformat.v4.new_notebook(cells=[cell])
+    assert sync_kernels(nb) == 1 and "def gelu_kernel" in cell.source and sync_kernels(nb) == 0
+
+
+def test_evidence_line_and_refusals():
+    line = evidence.Evidence("recorded", "NVIDIA H200", "2026-11-30", "torch 2.11.0").line()
+    assert line == "recorded · torch 2.11.0 · NVIDIA H200 · 2026-11-30"
+    with pytest.raises(ValueError, match="must be one of live"):
+        evidence.Evidence("guessed", "x", "2026-11-30")
+    table_ = results.recorded("gelu_sizes")
+    assert evidence.evidence_of(table_).kind == "recorded"
+    mixed = pd.concat([table_, table_.assign(machine="other")])
+    with pytest.raises(ValueError, match="mixed"):
+        evidence.evidence_of(mixed)
+
+
+def test_comparison_scales_and_judges():
+    entry = {"quantity": "time_us", "value": 80, "bound": "memory", "machine": "RTX 5090", "params": {"rows": 4096}}
+    from helpers import specs
+
+    assert compare.expectation(entry, specs.gpu("H200 SXM")) == pytest.approx(80 * 1792 / 4800)
+    assert compare.verdict(30, entry, 29.9) == "as the machines' data predict"
+    assert compare.verdict(60, entry, 30) == "100% worse than the machines' data predict"
+    assert compare.verdict(15, entry, 30) == "50% better than the machines' data predict"
+    with pytest.raises(ValueError, match="nothing published"):
+        compare.compare("03_gelu", computed={"nonsense": 1})
+    shown = compare.compare("03_gelu", computed={"gelu_loads": 8, "gelu_stores": 2}).data
+    assert list(shown["verdict"]) == ["as published", "published 8 instructions"]
+
+
+def test_helpers_never_import_figures():
+    for path in (ROOT / "helpers").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else (
+                [node.module or ""] if isinstance(node, ast.ImportFrom) else [])
+            assert not any(n == "figures" or n.startswith("figures.") for n in names), path
