@@ -65,9 +65,19 @@ class CudaKernel:
             device = tensors[0].device.index if tensors else torch.cuda.current_device()
             _launch_on_gpu(self, device, grid, block, values, shared_bytes)
         else:
-            from helpers import simt
+            self.counted(grid, block, *args, shared_bytes=shared_bytes)
 
-            self.report = simt.run(self.compiled(), grid, block, args, shared_bytes=shared_bytes)
+    def counted(self, grid, block, *args, shared_bytes: int = 0, target="sm_120", **options):
+        """Run on the SIMT machine, with a GPU or without, on CPU tensors; returns (and keeps) the report of its counts.
+
+        `options` go to `helpers.simt.run`. Raises as `launch`, and what the machine finds wrong with the kernel.
+        """
+        from helpers import simt
+
+        as_parameters(self, args)
+        self.report = simt.run(self.compiled(target).ptx, checked_grid(grid), checked_block(block), args,
+                               shared_bytes=shared_bytes, **options)
+        return self.report
 
 
 def checked_block(block) -> tuple[int, int, int]:

@@ -1,0 +1,189 @@
+"""Figures of lesson 08: the threads of a launch, the host's clock around it, rates over n and over the block size."""
+
+import math
+
+from figures.style import MARKERS, ROLE, SERIES, Picture, arrow, box, diagram, limit_line, new
+
+GRID_CONTROLS = {
+    "n": ([1, 31, 32, 33, 255, 256, 257, 500, 1000, 1024, 4000, 100_000], 1000),
+    "block": ([32, 64, 100, 128, 256, 512, 1024], 256),
+    "thread": ([0, 5, 31, 32, 63, 99, 127, 255, 511, 1023], 5),
+}
+
+
+def launch_facts(n: int, block: int) -> dict[str, int]:
+    """What a launch of one thread an element needs: blocks, threads, and the lanes that have no element."""
+    blocks = math.ceil(n / block)
+    warps = math.ceil(block / 32)
+    return {"blocks": blocks, "threads": blocks * block, "idle threads": blocks * block - n,
+            "lanes of the last block's warps": warps * 32, "lanes without a thread": blocks * (warps * 32 - block)}
+
+
+def draw_grid(ax, n: int, block: int, thread: int = 5, which: int = 2):
+    """The grid as blocks, one of them named, and the warps of the last block with their lanes."""
+    diagram(ax, 100, 52)
+    blocks, warps = math.ceil(n / block), math.ceil(block / 32)
+    which = min(which, blocks - 1)
+    names = list(range(blocks)) if blocks <= 6 else sorted({0, 1, 2, which, blocks - 2, blocks - 1})
+    width = 92 / (len(names) + (blocks > 6))
+    x, places = 4.0, {}
+    for i, b in enumerate(names):
+        if i and b != names[i - 1] + 1:
+            ax.text(x + width / 2, 44, "···", ha="center", va="center", fontsize=14, color=ROLE["limit"])
+            x += width
+        first, last = b * block, (b + 1) * block - 1
+        box(ax, x, 39.5, width - 1, 9, f"block {b:,}\n{first:,} to {last:,}", fontsize=7.5,
+            role="accent" if b == which else "memory")
+        places[b] = x
+        x += width
+    thread = min(thread, block - 1)
+    index = which * block + thread
+    ax.text(4, 34.8, f"blockIdx.x = {which}, threadIdx.x = {thread}:   i = {which} × {block} + {thread} = {index:,}"
+            + ("" if index < n else f"   (no element: i ≥ {n:,})"), fontsize=9.5)
+    last_first = (blocks - 1) * block
+    ax.text(4, 27.6, f"the last block, {warps} warp{'s' * (warps > 1)} of 32 lanes:", fontsize=9)
+    shown = list(range(warps)) if warps <= 8 else [*range(4), *range(warps - 4, warps)]
+    per_row = 4
+    for k, w in enumerate(shown):
+        left, y = 4 + (k % per_row) * 24, 16.5 - 13 * (k // per_row)
+        for lane in range(32):
+            t = w * 32 + lane
+            role = "muted" if t >= block or last_first + t >= n else "memory"
+            cell = box(ax, left + lane * 0.69, y, 0.69, 4.6, role=role, fill=0.08 if role == "muted" else 0.45)
+            cell.set_linewidth(0.35)
+        active = max(0, min(32, block - w * 32, n - last_first - w * 32))
+        ax.text(left, y + 5.6, f"warp {w}", fontsize=7.5)
+        ax.text(left + 22, y + 5.6, f"{active} active", fontsize=7.5, ha="right",
+                color=ROLE["limit"] if active == 32 else ROLE["compute"], weight="normal" if active == 32 else "bold")
+    return ax
+
+
+def grid_alt(n: int, block: int) -> str:
+    facts = launch_facts(n, block)
+    return (f"{n:,} elements in blocks of {block}: {facts['blocks']:,} blocks, {facts['threads']:,} threads, "
+            f"{facts['idle threads']:,} of them without an element, all in the last block.")
+
+
+def show_grid(n: int = 1000, block: int = 256, thread: int = 5, evidence="") -> Picture:
+    fig, ax = new(7.2, 4.1)
+    draw_grid(ax, n, block, thread)
+    facts = launch_facts(n, block)
+    ax.set_title(f"{facts['blocks']:,} block{'s' * (facts['blocks'] > 1)}, {facts['threads']:,} threads, "
+                 f"{facts['idle threads']:,} without an element")
+    return Picture(fig, grid_alt(n, block), evidence)
+
+
+def draw_launch_clock(ax, data):
+    """Host clock when the call returned and when the GPU had finished, and time between events, over n."""
+    for column, text, colour, marker in (
+        ("finished_us", "until the GPU has finished", ROLE["measured"], "o"),
+        ("time_us", "the kernel (events)", ROLE["limit"], "s"),
+        ("returned_us", "until the call returns", ROLE["accent"], "^"),
+    ):
+        rows = data.sort_values("n")
+        ax.plot(rows["n"], rows[column], marker=marker, color=colour, label=text)
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log")
+    ax.set(xlabel="n (fp32 elements)", ylabel="time (µs)")
+    ax.legend(loc="upper left")
+    return ax
+
+
+def launch_clock_alt(data) -> str:
+    last = data.sort_values("n").iloc[-1]
+    return (f"At n = {last['n']:,} the call returns after {last['returned_us']:.0f} µs, "
+            f"the GPU finishes after {last['finished_us']:.0f} µs.")
+
+
+def show_launch_clock(data, evidence="") -> Picture:
+    fig, ax = new(7.2, 3.6)
+    draw_launch_clock(ax, data)
+    last = data.sort_values("n").iloc[-1]
+    ax.set_title(f"The call returns {last['finished_us'] / last['returned_us']:.0f} times sooner than the GPU finishes")
+    return Picture(fig, launch_clock_alt(data), evidence)
+
+
+def draw_bandwidth(ax, data, peak_gb_per_s: float | None):
+    """Bandwidth over n of each variant; the datasheet's rate as a line."""
+    for marker, colour, (variant, rows) in zip(MARKERS, SERIES, data.groupby("variant", sort=False), strict=False):
+        rows = rows.sort_values("n")
+        ax.plot(rows["n"], rows["bandwidth_gb_per_s"], marker=marker, color=colour, label=variant)
+    ax.set_xscale("log", base=2)
+    top = max(data["bandwidth_gb_per_s"].max(), peak_gb_per_s or 0)
+    ax.set_ylim(0, 1.14 * top)
+    if peak_gb_per_s:
+        limit_line(ax, peak_gb_per_s, f"datasheet: {peak_gb_per_s:,.0f} GB/s")
+    ax.set(xlabel="n (fp32 elements)", ylabel="read + written (GB/s)")
+    ax.legend(loc="upper left", bbox_to_anchor=(0, 0.85))
+    return ax
+
+
+def bandwidth_alt(data) -> str:
+    largest = data[data["n"] == data["n"].max()]
+    rates = ", ".join(f"{r.variant} {r.bandwidth_gb_per_s:,.0f} GB/s" for r in largest.itertuples())
+    return f"Bandwidth of c = a + b over n; at n = {data['n'].max():,}: {rates}."
+
+
+def show_bandwidth(data, peak_gb_per_s=None, evidence="") -> Picture:
+    fig, ax = new(7.2, 3.6)
+    draw_bandwidth(ax, data, peak_gb_per_s)
+    rates = data[data["n"] == data["n"].max()]["bandwidth_gb_per_s"]
+    ax.set_title(f"At the largest n, slowest and fastest differ by {rates.max() / rates.min() - 1:.1%}")
+    return Picture(fig, bandwidth_alt(data), evidence)
+
+
+def draw_blocks(ax, data):
+    """Bandwidth over threads a block; sizes that are no multiple of 32 are marked."""
+    rows = data.sort_values("block")
+    (line,) = ax.plot(rows["block"], rows["bandwidth_gb_per_s"], marker="o", color=ROLE["measured"])
+    odd = rows[rows["block"] % 32 != 0]
+    ax.plot(odd["block"], odd["bandwidth_gb_per_s"], linestyle="", marker="X", markersize=9, color=ROLE["compute"])
+    for row in odd.itertuples():
+        ax.annotate(f"{row.block}: no multiple of 32", (row.block, row.bandwidth_gb_per_s), xytext=(9, -13),
+                    textcoords="offset points", ha="left" if row.block < 500 else "right", fontsize=8.5,
+                    color=ROLE["compute"])
+    ax.set_xscale("log", base=2)
+    ax.set_xticks([32, 64, 128, 256, 512, 1024], [32, 64, 128, 256, 512, 1024])
+    ax.set_ylim(0, 1.12 * rows["bandwidth_gb_per_s"].max())
+    ax.set(xlabel="threads a block", ylabel="read + written (GB/s)")
+    return line
+
+
+def blocks_alt(data) -> str:
+    best, worst = data.loc[data["bandwidth_gb_per_s"].idxmax()], data.loc[data["bandwidth_gb_per_s"].idxmin()]
+    return (f"Bandwidth over the block size: from {worst['bandwidth_gb_per_s']:,.0f} GB/s at {worst['block']} threads "
+            f"to {best['bandwidth_gb_per_s']:,.0f} GB/s at {best['block']}.")
+
+
+def show_blocks(data, evidence="") -> Picture:
+    fig, ax = new(7.2, 3.3)
+    draw_blocks(ax, data)
+    usual = data[data["block"].isin([128, 192, 256, 384, 512])]["bandwidth_gb_per_s"]
+    ax.set_title(f"Between 128 and 512 threads a block the rate varies by {usual.max() / usual.min() - 1:.1%}")
+    return Picture(fig, blocks_alt(data), evidence)
+
+
+def draw_trip(ax):
+    """Who does what: the host enqueues copies and the kernel, the GPU works through its queue."""
+    diagram(ax, 100, 34)
+    ax.text(2, 29, "host", fontsize=9.5, va="center", weight="bold")
+    ax.text(2, 9, "GPU", fontsize=9.5, va="center", weight="bold")
+    steps = [("enqueue\ncopy a, b", 11), ("enqueue\nkernel", 25), ("enqueue\ncopy c", 39)]
+    for text, x in steps:
+        box(ax, x, 25, 12, 8, text, role="accent", fontsize=8)
+    box(ax, 53, 25, 31, 8, "free to do other work", role="muted", fontsize=8.5)
+    box(ax, 86, 25, 12, 8, "synchronise", role="accent", fontsize=8)
+    for text, x, w in (("copy a, b", 20, 20), ("kernel", 40, 34), ("copy c", 74, 12)):
+        box(ax, x, 5, w - 0.4, 8, text, role="compute" if text == "kernel" else "memory", fontsize=8.5)
+    for x, to in ((17, 20.5), (31, 40.5), (45, 74.5)):
+        arrow(ax, (x, 24.6), (to, 13.4))
+    arrow(ax, (86, 13.4), (91, 24.6))
+    return ax
+
+
+def show_trip() -> Picture:
+    fig, ax = new(7.2, 2.7)
+    draw_trip(ax)
+    ax.set_title("A launch puts work into a queue; the host does not wait")
+    return Picture(fig, "The host enqueues copies and the kernel and goes on; the GPU works through its queue in "
+                        "order; only synchronising waits for it.")
