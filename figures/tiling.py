@@ -5,7 +5,7 @@ import numpy as np
 from figures.style import MARKERS, ROLE, SERIES, Picture, box, diagram, limit_line, new
 
 PHASE_CONTROLS = {
-    "n": ([2, 4, 6, 8], 4), "tile": ([1, 2, 4], 2), "block": ([0, 1, 2, 3, 5, 8, 11, 15], 0), "phase": ([0, 1, 2, 3], 0),
+    "n": ([2, 4, 6, 8], 4), "tile": ([1, 2, 4], 2), "block": ([0, 1, 2, 3, 5, 8, 15], 0), "phase": ([0, 1, 2, 3], 0),
 }
 BANK_CONTROLS = {"words_a_row": ([32, 33, 34, 36, 40, 48, 64], 32), "access": (["row", "column", "diagonal"], "column")}
 
@@ -43,8 +43,8 @@ def draw_phase(ax, n: int, tile: int, block: int, phase: int):
 
 def phase_alt(n: int, tile: int, block: int, phase: int) -> str:
     blocks = -(-n // tile)
-    return (f"Phase {phase + 1} of {blocks}: block {block} of a {n} x {n} product stages {tile} x {tile} tiles of A and "
-            f"B; each staged element is used {tile} times.")
+    return (f"Phase {phase + 1} of {blocks}: block {block} of a {n} x {n} product stages {tile} x {tile} tiles of A "
+            f"and B; each staged element is used {tile} times.")
 
 
 def show_phase(n: int, tile: int, block: int, phase: int, evidence="") -> Picture:

@@ -3,6 +3,7 @@
 import torch
 
 from helpers import cuda
+from helpers.cuda import program
 from helpers.experiments.experiment import Run, experiment, product
 from helpers.kernels import vec_add as triton_twin
 from helpers.kernels.vec_add import vec_add_flops, vec_add_reference, vec_add_traffic_bytes
@@ -41,3 +42,9 @@ def launch_clock(variant, n):
 def vec_add_blocks(variant, n, block):
     """`variant(a, b, block=)`."""
     return _prepare(lambda a, b: variant(a, b, block=block), n)
+
+
+@experiment(lesson="08_cuda_threads", title="The complete program", variants={"vec_add.cu": "vec_add.cu"}, cases=[{}])
+def vec_add_program(variant):
+    """What the program prints after nvcc has built it. Nothing is timed; applies where there is an nvcc."""
+    return None if program.why_not() else Run(None, None, values=lambda: {"printed": program.build_and_run(variant)})

@@ -1,6 +1,7 @@
 """Experiments of lesson 10: the matmul ladder naive, tiled, Triton, cuBLAS; tile edges; one tile-deep products."""
 
 import functools
+import re
 
 import torch
 
@@ -56,3 +57,20 @@ def tiled(a: torch.Tensor, b: torch.Tensor, edge: int) -> torch.Tensor:
 def tile_edges(variant, n, edge):
     """`variant(a, b, edge=)`."""
     return _prepare(functools.partial(variant, edge=edge), n, n, n)
+
+
+@experiment(lesson="10_shared_memory", title="What torch.compile writes", cases=[{}],
+            variants={"softmax": functools.partial(torch.softmax, dim=1)})
+def inductor_source(variant):
+    """The Triton kernels that TorchInductor generates for a (4096, 4096) input. Nothing is timed."""
+
+    def values():
+        from torch._inductor.utils import run_and_get_code  # torch offers no public way to the generated code
+
+        torch.compiler.reset()
+        _, written = run_and_get_code(torch.compile(variant), torch.randn(4096, 4096, device="cuda"))
+        kernels = re.findall(r"^@triton\.jit\n.*?(?=^''')", written[0], flags=re.M | re.S)
+        assert kernels, "no Triton kernel in the generated code"
+        return {"source": "\n".join(kernels)}
+
+    return Run(None, None, values=values)
