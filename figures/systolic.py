@@ -163,12 +163,13 @@ def _few_colours(images: list, colours: int = 48) -> list:
     return [together.crop((0, k * height, width, (k + 1) * height)) for k in range(len(images))]
 
 
-def show_animation(array: int = 4, rows_of_x: int = 6) -> Animation:
-    """All cycles of a small array, from the first weight that moves in to the last sum that leaves."""
+def show_animation(array: int = 4, rows_of_x: int = 6, most_frames: int = 24) -> Animation:
+    """The cycles of an array, from the first weight that moves in to the last sum that leaves; of a long run, some."""
     x, w = example(rows_of_x, array)
     machine = SystolicArray(array, array)
     cycles = range(-array, machine.run(x, w).cycles)
-    still, *figures = (step_figure(machine.steps(x, w), x, cycle)[0] for cycle in (array, *cycles))
+    shown = np.unique(np.linspace(cycles[0], cycles[-1], min(len(cycles), most_frames)).round().astype(int)).tolist()
+    still, *figures = (step_figure(machine.steps(x, w), x, cycle)[0] for cycle in (min(array, cycles[-1]), *shown))
     alt = (f"Animation of a systolic array of {array} x {array} cells, cycle by cycle: weights move in from above for "
            f"{array} cycles, then {rows_of_x} rows of x cross it as slanted waves from the upper left to the lower "
            f"right, and after {cycles[-1] + 1} cycles the last sum has left.")

@@ -184,6 +184,13 @@ def test_animation_plays_anywhere(animation):
     assert "<script" not in animation.html and "http" not in animation.html
 
 
+@pytest.mark.parametrize("array, rows_of_x, frames", [(1, 1, 2), (2, 3, 7), (32, 40, 8)])
+def test_animation_of_any_size(array, rows_of_x, frames):
+    animation = systolic.show_animation(array, rows_of_x, most_frames=8)
+    assert animation.frames == frames and len(animation.html) < 300_000
+    assert f"after {rows_of_x + 2 * array - 2} cycles the last sum has left" in animation.alt
+
+
 def test_animation_has_alt_text_and_a_mark_of_its_data(animation):
     bundle = animation._repr_mimebundle_()
     assert 'alt="Animation of a systolic array of 4 x 4 cells' in bundle["text/html"]
