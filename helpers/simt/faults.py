@@ -17,13 +17,25 @@ class Misaligned(SimtError):
     """An address that is not a multiple of the access's size."""
 
 
+class WrongType(SimtError, TypeError):
+    """Floats of one size read from, or written to, an array that holds something else."""
+
+
 class Deadlock(SimtError):
-    """Threads wait at a barrier that others of their block will never reach."""
+    """Threads wait for others that will never come: at a barrier, or at a shuffle of their warp."""
 
 
 class Race(SimtError):
-    """Two threads touched one shared-memory word, one of them writing, with no barrier between."""
+    """Two threads touched one word of shared memory, one of them writing, with no barrier between."""
+
+
+class Uninitialised(SimtError):
+    """Shared memory was read that no thread of the block had written."""
 
 
 class TooLong(SimtError):
     """More instructions than the limit: probably an endless loop."""
+
+
+class Trap(SimtError):
+    """The kernel stopped itself (`trap`, a failed assertion)."""

@@ -1,387 +1,321 @@
-"""Instructions that only move values between registers, decoded once into functions of (machine, mask of lanes)."""
-
-import re
-import struct
+"""Instructions that only move values between registers, decoded once into functions of (machine, lanes)."""
 
 import numpy as np
 
 from helpers.simt import arithmetic as A
-from helpers.simt.faults import UnknownInstruction
-from helpers.simt.ptx import Instruction, Kernel
+from helpers.simt.operands import names_in, reader, unknown, writer
+
+ROUND = {*A.ROUNDINGS}
 
 
-def unknown(instruction: Instruction, why: str = "") -> UnknownInstruction:
-    return UnknownInstruction(f"PTX line {instruction.line}: {instruction.text!r} is not implemented"
-                              + (f" ({why})" if why else ""))
-
-
-def immediate(text: str, dtype):
-    """A literal operand as a number of `dtype`, or None: 12, -3, 0x1F, 0f3F800000, 0d..., true."""
-    if re.fullmatch(r"0[fF][0-9a-fA-F]{8}", text):
-        return np.array(int(text[2:], 16), np.uint32).view(np.float32).astype(dtype) if np.dtype(
-            dtype).kind == "f" else np.array(int(text[2:], 16), np.uint32).astype(dtype)
-    if re.fullmatch(r"0[dD][0-9a-fA-F]{16}", text):
-        return np.array(struct.unpack(">d", bytes.fromhex(text[2:]))[0]).astype(dtype)
-    if re.fullmatch(r"-?(0[xX][0-9a-fA-F]+|\d+)U?", text):
-        value = int(text.rstrip("U"), 0)
-        if np.dtype(dtype).kind == "f":
-            return np.array(value, dtype)
-        if dtype == np.bool_:
-            return np.array(bool(value))
-        bits = 8 * np.dtype(dtype).itemsize
-        return np.array(value & ((1 << bits) - 1), f"u{bits // 8}").view(dtype)
-    return None
-
-
-def source(instruction: Instruction, kernel: Kernel, text: str, dtype):
-    """An operand as a function machine -> array of `dtype` (or a scalar that broadcasts)."""
-    if text in kernel.registers:
-        if kernel.registers[text] == 0:
-            return lambda m: m.regs[text]
-        size = np.dtype(dtype).itemsize
-        if kernel.registers[text] == size:
-            return lambda m: m.regs[text].view(dtype)
-        if kernel.registers[text] > size:  # the low part of a wider register
-            return lambda m: m.regs[text].astype(f"u{size}").view(dtype)
-        raise unknown(instruction, f"{text} is narrower than its use")
-    if text.startswith("%"):
-        if text not in SPECIAL:
-            raise unknown(instruction, f"register {text}")
-        return lambda m: m.special[text].astype(dtype)
-    table = kernel.shared if text in kernel.shared else kernel.local
-    if text in table:
-        offset = np.array(table[text]).astype(dtype)
-        return lambda m: offset
-    if text == kernel.dynamic_shared:
-        return lambda m: np.array(m.kernel.shared_bytes).astype(dtype)
-    value = immediate(text, dtype)
-    if value is None:
-        raise unknown(instruction, f"operand {text}")
-    return lambda m: value
-
-
-SPECIAL = {f"%{name}.{axis}" for name in ("tid", "ntid", "ctaid", "nctaid") for axis in "xyz"} | {
-    "%laneid", "%warpid", "%nwarpid", "%smid", "%nsmid", "%clock", "%clock64", "%lanemask_eq", "%lanemask_lt",
-    "%lanemask_le", "%lanemask_gt", "%lanemask_ge", "%globaltimer",
-}
-
-
-def write(m, name: str, values, on) -> None:
-    """Write a register in the lanes of `on` (None: all)."""
-    register = m.regs[name]
-    values = np.asarray(values)
-    if register.dtype != np.bool_:
-        if values.dtype.itemsize != register.dtype.itemsize:
-            # A narrower value in a wider register: sign-extended if signed, as ld, cvt and mov do.
-            values = values.astype(f"{'i' if values.dtype.kind == 'i' else 'u'}{register.dtype.itemsize}")
-        values = values.view(register.dtype)
-    if on is None:
-        register[:] = values
-    else:
-        np.copyto(register, values, where=on)
-
-
-def decode(instruction: Instruction, kernel: Kernel):
+def decode(instruction, kernel):
     """The function that executes an instruction without memory or control flow. Raises UnknownInstruction."""
-    name = instruction.parts[0]
-    build = BUILDERS.get(name)
+    build = BUILDERS.get(instruction.name)
     if build is None:
         raise unknown(instruction)
     return build(instruction, kernel)
 
 
-def _simple(function, arity: int, *, floats_only=False):
-    """An instruction dst, a, b, ... of one type, given by its last dotted part."""
+def allow(instruction, *known) -> set[str]:
+    """The dotted parts between name and type. Raises UnknownInstruction where one of them is not known."""
+    parts = set(instruction.parts[1:-1])
+    strange = parts - set().union(*known)
+    if strange:
+        raise unknown(instruction, f".{' .'.join(sorted(strange))}")
+    return parts
+
+
+def _type(instruction, kinds: str = "uisfb"):
+    """The numpy type named last, if its kind is among u(nsigned), i or s(igned), f(loat), b(its or predicate)."""
+    name = instruction.parts[-1]
+    dtype = A.TYPES.get(name)
+    if dtype is None or not (name[0] in kinds or (name == "pred" and "p" in kinds)):
+        raise unknown(instruction, f"type .{name}")
+    return np.dtype(dtype)
+
+
+def _operands(instruction, kernel, *dtypes):
+    """A writer for the first operand and readers for the others."""
+    if len(instruction.operands) != len(dtypes):
+        raise unknown(instruction, f"{len(instruction.operands)} operands")
+    target, *sources = instruction.operands
+    return (writer(instruction, kernel, target, dtypes[0]),
+            *(reader(instruction, kernel, text, dtype) for text, dtype in zip(sources, dtypes[1:], strict=True)))
+
+
+def _apply(instruction, kernel, function, result, *dtypes):
+    """The step that writes function(operands)."""
+    write, *get = _operands(instruction, kernel, result, *dtypes)
+    if len(get) == 1:
+        first, = get
+        return lambda m, lanes: write(m, function(first(m)), lanes)
+    if len(get) == 2:
+        first, second = get
+        return lambda m, lanes: write(m, function(first(m), second(m)), lanes)
+    return lambda m, lanes: write(m, function(*(g(m) for g in get)), lanes)
+
+
+# ------------------------------------------------------------------------------------------------ floats
+
+
+def _float(function, arity: int, *, modes=(), rounds=False, nan=True):
+    """An instruction on floats: `function(*values)`, with the rounding as a keyword if `rounds`."""
+    def build(instruction, kernel):
+        parts = allow(instruction, {"ftz", "sat"}, modes, ROUND if rounds else {"rn"})
+        rounding = next(iter(parts & ROUND), "rn")
+        packed = A.PACKED.get(instruction.parts[-1])
+        dtype = np.dtype(packed[1]) if packed else _type(instruction, "f")
+        if rounding != "rn" and dtype != np.float32:
+            raise unknown(instruction, "rounding")
+        f = function if rounding == "rn" else lambda *v: function(*v, rounding)
+
+        def step(*values):
+            if "ftz" in parts:
+                values = [A.flush(v) for v in values]
+            out = f(*values)
+            if nan:
+                out = A.one_nan(out)
+            if "ftz" in parts:
+                out = A.flush(out)
+            return A.clamp(out) if "sat" in parts else out
+        if packed:
+            return _apply(instruction, kernel, _pairwise(step, *packed), *[packed[0]] * (arity + 1))
+        return _apply(instruction, kernel, step, *[dtype] * (arity + 1))
+    return build
+
+
+def _pairwise(function, register, item):
+    """A function of packed pairs, from one of their halves."""
+    def pairs(*values):
+        halves = [np.ascontiguousarray(v)[..., None].view(item) for v in np.broadcast_arrays(*values)]
+        return np.ascontiguousarray(function(*halves)).view(register)[..., 0]
+    return pairs
+
+
+def _division(instruction, kernel):
+    allow(instruction, {"rn", "full", "approx", "ftz"})
+    return _float(np.divide, 2, modes={"full", "approx"})(instruction, kernel)
+
+
+def _root(exact, approximated):
+    """rcp and sqrt: exact with .rn, otherwise approximated."""
+    def build(instruction, kernel):
+        if instruction.parts[-1] != "f32":
+            raise unknown(instruction, "only .f32")
+        function = exact if "rn" in instruction.parts else A.correctly_rounded(approximated)
+        return _float(function, 1, modes={"approx"})(instruction, kernel)
+    return build
+
+
+def _approximated(name):
+    def build(instruction, kernel):
+        if instruction.parts[-1] != "f32":
+            raise unknown(instruction, "only .f32")
+        return _float(A.correctly_rounded(A.APPROXIMATED[name]), 1, modes={"approx"})(instruction, kernel)
+    return build
+
+
+def _extreme(plain, with_nan, integer):
+    def build(instruction, kernel):
+        if instruction.parts[-1] in A.PACKED or _type(instruction).kind == "f":
+            function = with_nan if "NaN" in instruction.parts else plain
+            return _float(function, 2, modes={"NaN"})(instruction, kernel)
+        return _integer(integer, 2)(instruction, kernel)
+    return build
+
+
+# ------------------------------------------------------------------------------------------------ integers
+
+
+def _integer(function, arity: int, *, counts=(), kinds="usb", result=None):
+    """An instruction on integers; the operands numbered in `counts` are 32-bit whatever the type."""
+    def build(instruction, kernel):
+        allow(instruction)
+        dtype = _type(instruction, kinds)
+        dtypes = [np.uint32 if i in counts else dtype for i in range(arity)]
+        return _apply(instruction, kernel, function, result or dtype, *dtypes)
+    return build
+
+
+def _either(on_floats, on_integers):
     def build(instruction, kernel):
         kind = instruction.parts[-1]
-        if kind not in A.TYPES or (floats_only and A.TYPES[kind] is not np.float32):
-            raise unknown(instruction, f"type .{kind}")
-        if len(instruction.operands) != arity + 1:
-            raise unknown(instruction, f"{len(instruction.operands)} operands")
-        dtype = A.TYPES[kind]
-        f = function(instruction, dtype)
-        if "ftz" in instruction.parts and dtype == np.float32:
-            inner = f
-            f = lambda *v: A.flush(inner(*(A.flush(x) for x in v)))  # noqa: E731
-        if "sat" in instruction.parts and dtype == np.float32:
-            unclamped = f
-            f = lambda *v: np.clip(np.nan_to_num(unclamped(*v), nan=0.0), 0, 1).astype(np.float32)  # noqa: E731
-        dst, *rest = instruction.operands
-        sources = [source(instruction, kernel, text, dtype) for text in rest]
-
-        def step(m, on):
-            write(m, dst, f(*(get(m) for get in sources)), on)
-        return step
+        floating = kind in A.PACKED or kind[0] == "f"
+        return (on_floats if floating else on_integers)(instruction, kernel)
     return build
 
 
-def _plain(function):
-    """The same function for every type; NaN results get the hardware's pattern."""
-    def choose(instruction, dtype):
-        if any(p in ("rz", "rm", "rp", "cc") for p in instruction.parts):
-            raise unknown(instruction, "rounding or carry")
-        if np.dtype(dtype).kind == "f":
-            return lambda *v: A.nan_of(np.asarray(function(*v), dtype))
-        return function
-    return choose
-
-
-def _by_kind(on_float, on_int):
-    return lambda instruction, dtype: _plain(on_float if np.dtype(dtype).kind == "f" else on_int)(instruction, dtype)
-
-
-def _mul(instruction, dtype):
-    if np.dtype(dtype).kind == "f":
-        return _plain(np.multiply)(instruction, dtype)
-    if "wide" in instruction.parts:
-        return A.wide
-    return A.high if "hi" in instruction.parts else np.multiply
-
-
-def _division(instruction, dtype):
-    return _plain(np.divide)(instruction, dtype) if np.dtype(dtype).kind == "f" else A.divide_int
-
-
-def _mad(instruction, kernel):
-    """mad: like mul, plus a third operand of the result's type; fma for floats."""
-    kind = instruction.parts[-1]
-    dtype = A.TYPES.get(kind)
-    if dtype is None or any(p in ("rz", "rm", "rp", "cc", "sat") for p in instruction.parts):
-        raise unknown(instruction)
-    result = np.dtype(f"{np.dtype(dtype).kind}{2 * np.dtype(dtype).itemsize}") if "wide" in instruction.parts else dtype
-    dst, a, b, c = instruction.operands
-    a, b = (source(instruction, kernel, text, dtype) for text in (a, b))
-    c = source(instruction, kernel, c, result)
-    floating, ftz = np.dtype(dtype).kind == "f", "ftz" in instruction.parts
-    multiply = None if floating else _mul(instruction, dtype)
-
-    def step(m, on):
-        x, y, z = a(m), b(m), c(m)
-        if not floating:
-            write(m, dst, (multiply(x, y) + z).astype(result), on)
-            return
-        values = np.broadcast_arrays(x, y, z, np.empty(m.lanes))[:3]
-        out = A.nan_of(A.fma(*(A.flush(v) if ftz else v for v in values)))
-        write(m, dst, A.flush(out) if ftz else out, on)
-    return step
-
-
-def _fma_pairs(instruction, kernel):
-    """fma/add/mul on two packed floats in a 64-bit register (.f32x2)."""
-    dst, *rest = instruction.operands
-    sources = [source(instruction, kernel, text, np.uint64) for text in rest]
-    operation = {"fma": A.fma, "add": np.add, "mul": np.multiply, "sub": np.subtract}[instruction.parts[0]]
-
-    def step(m, on):
-        # (lanes,) of 64 bits seen as (2 lanes,) of float32: low half first
-        halves = [np.ascontiguousarray(np.broadcast_to(get(m), m.lanes)).view(np.float32) for get in sources]
-        write(m, dst, np.ascontiguousarray(A.nan_of(operation(*halves))).view(np.uint64), on)
-    return step
-
-
-def _unary(name):
-    function = A.UNARY_FLOAT[name]
-
-    def choose(instruction, dtype):
-        if dtype != np.float32:
-            raise unknown(instruction, "only .f32")
-        return function
-    return _simple(choose, 1)
-
-
-def _setp(instruction, kernel):
-    """setp.cmp[.bool].type p[|q], a, b[, c]"""
-    kind, name = instruction.parts[-1], instruction.parts[1]
-    boolean = instruction.parts[2] if instruction.parts[2] in ("and", "or", "xor") else None
-    dtype = A.TYPES[kind]
-    first, *rest = instruction.operands
-    names = [n.strip() for n in first.split("|")]
-    a, b = (source(instruction, kernel, text, dtype) for text in rest[:2])
-    third = _predicate(kernel, rest[2]) if boolean else None
-    join = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}.get(boolean)
-    ftz = "ftz" in instruction.parts
-
-    def step(m, on):
-        x, y = np.broadcast_arrays(a(m), b(m))
-        if ftz:
-            x, y = A.flush(x), A.flush(y)
-        true = A.compare(name, x, y)
-        other = third(m) if third else None
-        for register, value in zip(names, (true, ~true), strict=False):
-            if register != "_":
-                write(m, register, join(value, other) if join else value, on)
-    return step
-
-
-def _predicate(kernel, text):
-    if text.startswith("!"):
-        return lambda m: ~m.regs[text[1:]]
-    return lambda m: m.regs[text]
-
-
-def _selp(instruction, kernel):
-    dtype = A.TYPES[instruction.parts[-1]]
-    dst, a, b, p = instruction.operands
-    a, b, p = source(instruction, kernel, a, dtype), source(instruction, kernel, b, dtype), _predicate(kernel, p)
-    return lambda m, on: write(m, dst, np.where(p(m), a(m), b(m)).astype(dtype), on)
-
-
-def _logic(f):
-    def choose(instruction, dtype):
-        return f
-    return _simple(choose, 2)
-
-
-def _not(instruction, kernel):
-    return _simple(lambda i, d: np.logical_not if d == np.bool_ else np.invert, 1)(instruction, kernel)
-
-
-def _shift(function):
+def _sum(function, saturating):
+    """Integer add and sub, which clamp with .sat."""
     def build(instruction, kernel):
-        dtype = A.TYPES[instruction.parts[-1]]
-        dst, a, count = instruction.operands
-        a, count = source(instruction, kernel, a, dtype), source(instruction, kernel, count, np.uint32)
-        return lambda m, on: write(m, dst, function(a(m), count(m)), on)
+        if allow(instruction, {"sat"}):
+            return _apply(instruction, kernel, saturating, np.int32, np.int32, np.int32)
+        return _apply(instruction, kernel, function, *[_type(instruction, "us")] * 3)
     return build
 
 
-def _mov(instruction, kernel):
-    dst, src = instruction.operands
-    dtype = A.TYPES[instruction.parts[-1]]
-    if dst.startswith("{"):  # unpack
-        names = [n.strip() for n in dst.strip("{}").split(",")]
-        value = source(instruction, kernel, src, dtype)
-        part = f"u{np.dtype(dtype).itemsize // len(names)}"
-
-        def unpack(m, on):
-            parts = np.ascontiguousarray(np.broadcast_to(value(m), m.lanes)).view(part).reshape(m.lanes, len(names))
-            for i, name in enumerate(names):
-                if name != "_":
-                    write(m, name, np.ascontiguousarray(parts[:, i]), on)
-        return unpack
-    if src.startswith("{"):  # pack
-        texts = [n.strip() for n in src.strip("{}").split(",")]
-        part = f"u{np.dtype(dtype).itemsize // len(texts)}"
-        values = [source(instruction, kernel, text, np.dtype(part)) for text in texts]
-
-        def pack(m, on):
-            both = np.stack([np.broadcast_to(get(m), m.lanes) for get in values], axis=1)
-            write(m, dst, np.ascontiguousarray(both).view(dtype)[:, 0], on)
-        return pack
-    get = source(instruction, kernel, src, dtype)
-    return lambda m, on: write(m, dst, get(m), on)
+def _saturating(function):
+    return lambda a, b: np.clip(function(a.astype(np.int64), b.astype(np.int64)), -(2**31), 2**31 - 1).astype(np.int32)
 
 
-def _cvta(instruction, kernel):
-    dst, src = instruction.operands
-    get = source(instruction, kernel, src, A.TYPES[instruction.parts[-1]])
-    return lambda m, on: write(m, dst, get(m), on)
+def _product(instruction, kernel, extra: bool):
+    """mul and mad: the lower half, the upper half, or all of the product, plus a third operand for mad."""
+    parts = allow(instruction, {"lo", "hi", "wide"})
+    dtype = _type(instruction, "us")
+    multiply = A.multiply_wide if "wide" in parts else A.multiply_high if "hi" in parts else np.multiply
+    result = np.dtype(f"{dtype.kind}{2 * dtype.itemsize}") if "wide" in parts else dtype
+    if extra:
+        return _apply(instruction, kernel, lambda a, b, c: multiply(a, b) + c, result, dtype, dtype, result)
+    return _apply(instruction, kernel, multiply, result, dtype, dtype)
 
 
-def _cvt(instruction, kernel):
-    """cvt[.round][.ftz][.sat].to.from, also two floats to one packed pair of halves."""
-    modifiers, (to, frm) = instruction.parts[1:-2], instruction.parts[-2:]
-    dst, *rest = instruction.operands
-    if to in ("bf16x2", "f16x2") and frm == "f32":
-        high, low = (source(instruction, kernel, text, np.float32) for text in rest)
-        half = _to_bf16 if to == "bf16x2" else _to_f16
-        word = lambda get, m: half(get(m)).astype(np.uint32)  # noqa: E731
-        return lambda m, on: write(m, dst, word(low, m) | word(high, m) << np.uint32(16), on)
-    from_bf16, to_bf16 = frm == "bf16", to == "bf16"
-    a = A.TYPES.get("b16" if from_bf16 else frm)
-    b = A.TYPES.get("b16" if to_bf16 else to)
-    if a is None or b is None or len(rest) != 1:
-        raise unknown(instruction)
-    get = source(instruction, kernel, rest[0], a)
-    rounding = next((p for p in modifiers if p in ("rni", "rzi", "rmi", "rpi")), None)
-    if any(p in ("rz", "rm", "rp", "relu") for p in modifiers):
-        raise unknown(instruction)
-
-    def step(m, on):
-        value = get(m)
-        if from_bf16:
-            value = (value.astype(np.uint32) << np.uint32(16)).view(np.float32)
-        if "ftz" in modifiers and value.dtype == np.float32:
-            value = A.flush(value)
-        if to_bf16:
-            write(m, dst, _to_bf16(value.astype(np.float32)), on)
-            return
-        write(m, dst, convert(value, b, rounding, "sat" in modifiers), on)
-    return step
-
-
-def convert(value, dtype, rounding, saturate):
-    """A value in another type: integers wrap unless `saturate`, floats to integers clamp, NaN becomes 0."""
-    to = np.dtype(dtype)
-    if rounding:
-        value = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}[rounding](value)
-    if to.kind in "iu" and (value.dtype.kind == "f" or saturate):
-        info = np.iinfo(to)
-        if value.dtype.kind == "f":
-            wide = np.nan_to_num(value.astype(np.float64), nan=0.0, posinf=2.0**70, neginf=-(2.0**70))
-            low, high = float(info.min), float(info.max)
-            inside = np.where((wide > low) & (wide < high), wide, 0).astype(to)
-            return np.where(wide >= high, info.max, np.where(wide <= low, info.min, inside)).astype(to)
-        own = np.iinfo(value.dtype)
-        return np.clip(value, max(info.min, own.min), min(info.max, own.max)).astype(to)
-    out = value.astype(to)
-    if to.kind == "f":
-        out = A.nan_of(out)
-        if saturate:
-            out = np.clip(np.nan_to_num(out, nan=0.0), 0, 1).astype(to)
-    return out
-
-
-def _to_f16(values):
-    return A.nan_of(np.asarray(values, np.float32).astype(np.float16)).view(np.uint16)
-
-
-def _to_bf16(values):
-    """Round to nearest even at 16 bits."""
-    bits = np.ascontiguousarray(values).view(np.uint32)
-    rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
-    return np.where(np.isnan(values), 0x7FFF, rounded).astype(np.uint16)
-
-
-def _words(function, arity):
-    """Bit instructions on 32-bit words (or the type given), results 32 bits."""
+def _bitwise(function, arity):
     def build(instruction, kernel):
-        dtype = A.TYPES[instruction.parts[-1]]
-        dst, *rest = instruction.operands
-        sources = [source(instruction, kernel, text, dtype if i == 0 or arity == 1 else np.uint32)
-                   for i, text in enumerate(rest)]
-        f = function(instruction)
-        return lambda m, on: write(m, dst, f(*(np.broadcast_to(get(m), m.lanes) for get in sources)), on)
+        allow(instruction)
+        return _apply(instruction, kernel, function, *[_type(instruction, "bp")] * (arity + 1))
     return build
 
 
 def _lop3(instruction, kernel):
-    dst, *rest, table = instruction.operands
-    sources = [source(instruction, kernel, text, np.uint32) for text in rest]
-    return lambda m, on: write(m, dst, A.lop3(*(np.broadcast_to(g(m), m.lanes) for g in sources), int(table, 0)), on)
+    *_, table = instruction.operands
+    instruction_without_table = _with(instruction, instruction.operands[:-1])
+    return _apply(instruction_without_table, kernel, lambda a, b, c: A.lop3(a, b, c, int(table, 0)), *[np.uint32] * 4)
 
 
-def _shf(instruction, kernel):
-    direction, wrap = instruction.parts[1], instruction.parts[2] == "wrap"
-    dst, *rest = instruction.operands
-    sources = [source(instruction, kernel, text, np.uint32) for text in rest]
-    return lambda m, on: write(m, dst, A.funnel(*(g(m) for g in sources), direction, wrap), on)
+def _with(instruction, operands):
+    return type(instruction)(**{**vars(instruction), "operands": operands})
 
 
-def _pairs_or(build):
-    return lambda instruction, kernel: (_fma_pairs if instruction.parts[-1] == "f32x2" else build)(instruction, kernel)
+def _funnel(instruction, kernel):
+    parts = allow(instruction, {"l", "r", "wrap", "clamp"})
+    return _apply(instruction, kernel, lambda a, b, c: A.funnel(a, b, c, "l" in parts, "wrap" in parts),
+                  *[np.uint32] * 4)
+
+
+def _find_bit(instruction, kernel):
+    as_shift = "shiftamt" in allow(instruction, {"shiftamt"})
+    return _apply(instruction, kernel, lambda a: A.find_bit(a, as_shift), np.uint32, _type(instruction, "us"))
+
+
+# ------------------------------------------------------------------------------------------------ predicates
+
+
+def _setp(instruction, kernel):
+    """setp.cmp[.bool][.ftz].type p[|q], a, b[, [!]c]"""
+    parts = allow(instruction, A.COMPARISONS, {"and", "or", "xor", "ftz"})
+    dtype = _type(instruction)
+    name = instruction.parts[1]
+    if dtype.kind != "f" and name not in A.COMPARE:
+        raise unknown(instruction, f"comparison .{name}")
+    join = next((f for n, f in (("and", np.logical_and), ("or", np.logical_or), ("xor", np.logical_xor))
+                 if n in parts), None)
+    first, a, b, *third = instruction.operands
+    targets = [writer(instruction, kernel, text.strip(), np.bool_) for text in first.split("|")]
+    a, b = reader(instruction, kernel, a, dtype), reader(instruction, kernel, b, dtype)
+    third = [reader(instruction, kernel, text, np.bool_) for text in third]
+    if (join is None) != (not third):
+        raise unknown(instruction, "operands")
+
+    def step(m, lanes):
+        x, y = a(m), b(m)
+        if "ftz" in parts:
+            x, y = A.flush(x), A.flush(y)
+        true = np.asarray(A.compare(name, x, y))
+        other = third[0](m) if third else None
+        for write, value in zip(targets, (true, ~true), strict=False):
+            write(m, join(value, other) if third else value, lanes)
+    return step
+
+
+def _selp(instruction, kernel):
+    allow(instruction)
+    dtype = _type(instruction)
+    return _apply(instruction, kernel, lambda a, b, p: np.where(p, a, b), dtype, dtype, dtype, np.bool_)
+
+
+# ------------------------------------------------------------------------------------------------ moves, conversions
+
+
+def _mov(instruction, kernel):
+    allow(instruction)
+    dtype = _type(instruction, "uisfbp")
+    target, source = instruction.operands
+    if target.startswith("{"):
+        writers = [writer(instruction, kernel, n, f"u{dtype.itemsize // len(names_in(target))}")
+                   for n in names_in(target)]
+        get = reader(instruction, kernel, source, dtype)
+        part = np.dtype(f"u{dtype.itemsize // len(writers)}")
+
+        def unpack(m, lanes):
+            parts = np.ascontiguousarray(get(m))[..., None].view(part)
+            for i, write in enumerate(writers):
+                write(m, parts[..., i], lanes)
+        return unpack
+    if source.startswith("{"):
+        part = np.dtype(f"u{dtype.itemsize // len(names_in(source))}")
+        readers = [reader(instruction, kernel, n, part) for n in names_in(source)]
+        write = writer(instruction, kernel, target, dtype)
+
+        def pack(m, lanes):
+            parts = np.stack(np.broadcast_arrays(*(get(m) for get in readers)), axis=-1)
+            write(m, np.ascontiguousarray(parts).view(dtype)[..., 0], lanes)
+        return pack
+    return _apply(instruction, kernel, np.asarray, dtype, dtype)
+
+
+def _cvt(instruction, kernel):
+    """cvt[.round][.ftz][.sat].to.from; also two floats into one register of two halves."""
+    *_, to, source = instruction.parts
+    parts = allow(_without_last(instruction), ROUND, {"rni", "rzi", "rmi", "rpi", "ftz", "sat"})
+    whole = next((p[:2] for p in parts if p in ("rni", "rzi", "rmi", "rpi")), None)
+    rounding = whole or next(iter(parts & ROUND), "rn")
+    flush = A.flush if "ftz" in parts and source == "f32" else np.asarray
+    half = {"bf16": A.to_bf16, "f16": A.to_f16}
+    if to in ("bf16x2", "f16x2") and source == "f32" and parts == {"rn"}:
+        low_half = half[to[:-2]]
+        return _apply(instruction, kernel, lambda high, low: low_half(high).astype(np.uint32) << np.uint32(16)
+                      | low_half(low), np.uint32, np.float32, np.float32)
+    if source == "bf16" and to == "f32" and not parts:
+        return _apply(instruction, kernel, A.from_bf16, np.float32, np.uint16)
+    if to == "bf16" and source == "f32" and parts == {"rn"}:
+        return _apply(instruction, kernel, A.to_bf16, np.uint16, np.float32)
+    if to not in A.TYPES or source not in A.TYPES or "pred" in (to, source):
+        raise unknown(instruction)
+    a, b = np.dtype(A.TYPES[to]), np.dtype(A.TYPES[source])
+    return _apply(instruction, kernel,
+                  lambda v: A.convert(flush(v), a, rounding, whole is not None, "sat" in parts), a, b)
+
+
+def _without_last(instruction):
+    return type(instruction)(**{**vars(instruction), "parts": instruction.parts[:-1]})
+
+
+def _nothing(instruction, kernel):
+    """Memory fences, hints: nothing to do where memory is always coherent."""
+    return lambda m, lanes: None
 
 
 BUILDERS = {
-    "mov": _mov, "cvt": _cvt, "cvta": _cvta, "setp": _setp, "selp": _selp, "not": _not, "lop3": _lop3, "shf": _shf,
-    "add": _pairs_or(_simple(_plain(np.add), 2)), "sub": _pairs_or(_simple(_plain(np.subtract), 2)),
-    "mul": _pairs_or(_simple(_mul, 2)), "mad": _mad, "fma": _pairs_or(_mad), "div": _simple(_division, 2),
-    "rem": _simple(lambda i, d: A.remainder_int, 2), "neg": _simple(_plain(np.negative), 1),
-    "abs": _simple(_plain(np.abs), 1), "min": _simple(_by_kind(A.minimum, np.minimum), 2),
-    "max": _simple(_by_kind(A.maximum, np.maximum), 2), "and": _logic(np.bitwise_and), "or": _logic(np.bitwise_or),
-    "xor": _logic(np.bitwise_xor), "shl": _shift(A.shift_left), "shr": _shift(A.shift_right),
-    "popc": _words(lambda i: A.count_bits, 1), "clz": _words(lambda i: A.leading_zeros, 1),
-    "brev": _words(lambda i: A.reverse_bits, 1), "bfe": _words(lambda i: A.extract_bits, 3),
-    "prmt": _words(lambda i: A.permute_bytes, 3),
-    **{name: _unary(name) for name in A.UNARY_FLOAT},
+    "add": _either(_float(A.add, 2, rounds=True), _sum(np.add, _saturating(np.add))),
+    "sub": _either(_float(A.subtract, 2, rounds=True), _sum(np.subtract, _saturating(np.subtract))),
+    "mul": _either(_float(A.multiply, 2, rounds=True), lambda i, k: _product(i, k, extra=False)),
+    "mad": _either(_float(A.fma, 3, rounds=True), lambda i, k: _product(i, k, extra=True)),
+    "fma": _float(A.fma, 3, rounds=True),
+    "div": _either(_division, _integer(A.divide, 2)),
+    "rem": _integer(A.remainder, 2),
+    "min": _extreme(A.minimum, A.minimum_nan, np.minimum), "max": _extreme(A.maximum, A.maximum_nan, np.maximum),
+    "neg": _either(_float(np.negative, 1, nan=False), _integer(np.negative, 1)),
+    "abs": _either(_float(np.abs, 1, nan=False), _integer(np.abs, 1)),
+    "copysign": _float(lambda sign, size: np.copysign(size, sign), 2, nan=False),
+    "rcp": _root(np.reciprocal, np.reciprocal), "sqrt": _root(np.sqrt, np.sqrt),
+    **{name: _approximated(name) for name in ("rsqrt", "ex2", "lg2", "sin", "cos", "tanh")},
+    "sad": _integer(A.absolute_difference, 3),
+    "and": _bitwise(np.bitwise_and, 2), "or": _bitwise(np.bitwise_or, 2), "xor": _bitwise(np.bitwise_xor, 2),
+    "not": _bitwise(np.invert, 1), "lop3": _lop3, "prmt": _integer(A.permute_bytes, 3),
+    "shl": _integer(A.shift_left, 2, counts={1}), "shr": _integer(A.shift_right, 2, counts={1}), "shf": _funnel,
+    "popc": _integer(A.count_bits, 1, result=np.uint32), "clz": _integer(A.leading_zeros, 1, result=np.uint32),
+    "brev": _integer(A.reverse_bits, 1), "bfind": _find_bit,
+    "bfe": _integer(A.extract_bits, 3, counts={1, 2}), "bfi": _integer(A.insert_bits, 4, counts={2, 3}),
+    "setp": _setp, "selp": _selp, "mov": _mov, "cvt": _cvt,
+    **dict.fromkeys(("membar", "fence", "nanosleep", "prefetch"), _nothing),
 }

@@ -1,273 +1,507 @@
-"""The machine: runs the warps of many blocks together, all lanes of a group at one instruction, and counts.
+"""The machine: many warps of 32 lanes, run together wherever they stand at the same basic block.
 
-Lanes are kept in flat arrays, 32 to a warp. Every lane has its own program counter; the group at the smallest one is
-run until it branches or meets waiting lanes, so that diverged lanes meet again where their paths join. Counts are per
-warp: warps never share a request, however many run together.
+A warp has one place in the code, a mask of active lanes, and a stack of places where it goes on later. At a branch that
+splits its lanes it pushes the place where the paths join, then runs one path after the other up to there.
 """
 
-import numpy as np
-from helpers.simt.access import decode_memory
+import functools
+from dataclasses import dataclass
 
-from helpers.simt.faults import Deadlock, SimtError, TooLong
-from helpers.simt.instructions import decode, unknown
-from helpers.simt.memory import Global
-from helpers.simt.report import Count, Report
+import numpy as np
+
+from helpers.simt import access, arithmetic, cfg, instructions, memory, ptx, together
+from helpers.simt.faults import Deadlock, TooLong, Trap
+from helpers.simt.operands import reader, unknown
+from helpers.simt.report import Access, Count, TraceStep
 
 WARP = 32
-LANES_AT_ONCE = 1 << 16
-LIMIT = 20_000_000  # warp instructions
-CONTROL = {"bra", "ret", "exit", "bar", "barrier", "trap"}
-MEMORY = {"ld", "st", "ldu", "atom", "red", "cp", "shfl", "vote", "activemask", "redux", "match"}
-NOTHING = {"membar", "fence", "prefetch", "nop", "griddepcontrol", "discard", "applypriority"}
-DONE = np.int32(1 << 30)
-WAITING = np.int32(1 << 29)  # added to the program counter of a lane that waits at a barrier
+
+
+@dataclass
+class Step:
+    """One decoded instruction: `run(machine, lanes)` executes it in those lanes (None: all)."""
+
+    instruction: ptx.Instruction
+    run: object
+    predicate: object  # function machine -> flags, or None
+    kind: str
+
+
+@dataclass
+class Block:
+    """A decoded basic block; `leave` is its branch or barrier as a step, with what it needs to choose a way."""
+
+    steps: list[Step]
+    leave: Step | None
+    index: object  # for a branch through a table: function machine -> entry
+    targets: list[int]
+    next: int | None
+    joins: int
+
+
+class Program:
+    """A kernel decoded: nothing in it depends on a launch. Raises UnknownInstruction for what is not implemented."""
+
+    def __init__(self, kernel: ptx.Kernel):
+        self.kernel = kernel
+        self.blocks = [self._block(block) for block in cfg.basic_blocks(kernel)]
+
+    def _block(self, block: cfg.BasicBlock) -> Block:
+        leave = index = None
+        if block.branch is not None:
+            leave = Step(block.branch, None, self._predicate(block.branch), "barrier" if cfg.is_barrier(block.branch)
+                         else "branch")
+            if leave.kind == "barrier":
+                leave.run = barrier(block.branch, self.kernel)
+            elif block.branch.name == "brx":
+                index = reader(block.branch, self.kernel, block.branch.operands[0], np.uint32)
+        return Block([self._step(i) for i in block.instructions], leave, index, block.targets, block.next, block.joins)
+
+    def _step(self, instruction) -> Step:
+        found = access.decode(instruction, self.kernel)
+        if found is None:
+            run = together.decode(instruction, self.kernel)
+            found = ("warp", run) if run else ("arithmetic", instructions.decode(instruction, self.kernel))
+        kind, run = found
+        return Step(instruction, run, self._predicate(instruction), kind)
+
+    def _predicate(self, instruction):
+        if instruction.predicate is None:
+            return None
+        text = ("!" if instruction.negated else "") + instruction.predicate
+        return reader(instruction, self.kernel, text, np.bool_)
+
+
+@functools.lru_cache(maxsize=64)
+def program(text: str, name: str | None) -> Program:
+    return Program(ptx.parse(text, name))
+
+
+def barrier(instruction, kernel):
+    """bar.sync id[, threads]: a function machine -> (id, threads or None)."""
+    if "sync" not in instruction.parts or set(instruction.parts) - {"bar", "barrier", "cta", "sync", "aligned"}:
+        raise unknown(instruction)
+    if instruction.predicate is not None:
+        raise unknown(instruction, "a barrier under a predicate")
+    get = [reader(instruction, kernel, text, np.uint32) for text in instruction.operands]
+    return lambda m: [g(m) for g in get]
 
 
 class Machine:
-    """One kernel with its arguments; `run` executes a grid."""
+    """Some blocks of a grid, and the state of all their threads.
 
-    def __init__(self, kernel, memory: Global, params: dict, shared_bytes: int, races: bool, trace=None, limit=LIMIT):
-        self.kernel, self.memory, self.params = kernel, memory, params
-        self.shared_size = kernel.shared_bytes + shared_bytes
-        self.races, self.limit = races, limit
-        self.trace_warp = trace
-        self.trace = [] if trace is not None else None
-        self.counts = [Count(i.text, i.line, i.source_line) for i in kernel.instructions]
-        self.steps = [self._decode(i) for i in kernel.instructions]  # all of them: unknown PTX is refused here
-        self.targets = [self._target(i) for i in kernel.instructions]
-        self.stops = sorted({*kernel.labels.values(), *(i.index + 1 for i in kernel.instructions if self._control(i))})
-        self.executed = 0
+    Registers are arrays of one value a lane; lane i is thread i % (32 * warps of a block) of its block.
+    """
 
-    @staticmethod
-    def _control(instruction) -> bool:
-        return instruction.parts[0] in CONTROL
+    def __init__(self, code: Program, launch, blocks: np.ndarray, registers: dict, counts: list[Count]):
+        self.program, self.kernel, self.launch, self.counts = code, code.kernel, launch, counts
+        self.params, self.memory = launch.params, launch.device
+        self.block_ids = blocks
+        self.warps_per_block = -(-launch.threads // WARP)
+        self.warps = len(blocks) * self.warps_per_block
+        self.lanes = self.warps * WARP
+        self.row = np.arange(self.lanes) // (self.warps_per_block * WARP)  # which of `blocks` a lane belongs to
+        self.thread = np.arange(self.lanes) % (self.warps_per_block * WARP)  # its number in the block
+        self.registers = registers
+        self.shared = memory.Rows("the block's shared memory", len(blocks), launch.shared_bytes)
+        self.local = memory.Rows("the thread's local memory", self.lanes, self.kernel.local_bytes)
+        self.races = launch.race_checker(len(blocks), self.lanes)
+        if self.races:
+            self.races.machine = self
+        self._special = {}
+        self.steps = 0
+        self.copies, self.groups = [], np.zeros(self.lanes, np.int64)  # cp.async: under way, and committed so far
 
-    def _decode(self, instruction):
-        name = instruction.parts[0]
-        if name in CONTROL:
-            return None
-        if name in NOTHING or (name == "bar" and "warp" in instruction.parts):
-            return lambda m, on: None
-        if name in MEMORY:
-            return decode_memory(instruction, self.kernel)
-        return decode(instruction, self.kernel)
+        end = len(code.blocks)
+        self.exists = (self.thread < launch.threads).reshape(self.warps, WARP)
+        self.active, self.live = self.exists.copy(), self.exists.copy()
+        self.at = np.zeros(self.warps, np.int64)
+        self.rejoin = np.full(self.warps, -1)  # where the current path ends; -1: nowhere
+        self.depth = np.zeros(self.warps, np.int64)
+        self.stack_at, self.stack_rejoin = np.zeros((2, self.warps, 4), np.int64)
+        self.stack_active = np.zeros((self.warps, 4, WARP), bool)
+        self.waiting = np.zeros(self.warps, bool)
+        self.barrier = np.zeros(self.warps, np.int64)
+        self.end = end
 
-    def _target(self, instruction):
-        if instruction.parts[0] != "bra":
-            return None
-        label = instruction.operands[0]
-        if label not in self.kernel.labels:
-            raise unknown(instruction, "no such label")
-        return self.kernel.labels[label]
+    # ------------------------------------------------------------------------------------------ running
 
-    # -------------------------------------------------------------------------------------------- a grid
-
-    def run(self, grid, block) -> Report:
-        threads = block[0] * block[1] * block[2]
-        warps = -(-threads // WARP)
-        total = grid[0] * grid[1] * grid[2]
-        at_once = max(1, LANES_AT_ONCE // (warps * WARP))
-        # A fixed shuffle: a kernel whose result depends on the order of its blocks must not look right.
-        order = np.random.default_rng(20).permutation(total)
-        with np.errstate(all="ignore"):
-            for start in range(0, total, at_once):
-                self._run_blocks(order[start:start + at_once], grid, block, threads, warps)
-        return Report(self.kernel.name, grid, block, self.counts, self.trace)
-
-    def _run_blocks(self, blocks, grid, block, threads, warps) -> None:
-        self.blocks, self.warps_per_block = blocks, warps
-        self.lanes = len(blocks) * warps * WARP
-        self.block_of = np.repeat(np.arange(len(blocks)), warps * WARP)
-        thread = np.tile(np.arange(warps * WARP), len(blocks))
-        self.thread = thread
-        self.special = self._special(blocks[self.block_of], thread, grid, block, warps)
-        self.regs = {name: np.zeros(self.lanes, np.bool_ if size == 0 else f"u{size}")
-                     for name, size in self.kernel.registers.items()}
-        self.shared = np.zeros((len(blocks), max(1, self.shared_size)), np.uint8)
-        self.last_touch = {}
-        self.local = np.zeros((self.lanes, self.kernel.local_bytes), np.uint8) if self.kernel.local_bytes else None
-        self.pc = np.where(thread < threads, 0, DONE).astype(np.int32)
-        self.epoch = np.zeros(len(blocks), np.int64)
-        self._loop()
-
-    def _special(self, block, thread, grid, shape, warps) -> dict:
-        u32 = lambda v: np.asarray(v).astype(np.uint32)  # noqa: E731
-        lane = thread % WARP
-        found = {
-            "%tid.x": u32(thread % shape[0]), "%tid.y": u32(thread // shape[0] % shape[1]),
-            "%tid.z": u32(thread // (shape[0] * shape[1])), "%ctaid.x": u32(block % grid[0]),
-            "%ctaid.y": u32(block // grid[0] % grid[1]), "%ctaid.z": u32(block // (grid[0] * grid[1])),
-            "%laneid": u32(lane), "%warpid": u32(thread // WARP), "%nwarpid": u32(warps), "%smid": u32(block % 1),
-            "%nsmid": u32(1), "%lanemask_eq": u32(1 << lane), "%lanemask_lt": u32((1 << lane) - 1),
-            "%lanemask_le": u32((2 << lane) - 1), "%lanemask_gt": u32(0xFFFFFFFF ^ ((2 << lane) - 1)),
-            "%lanemask_ge": u32(0xFFFFFFFF ^ ((1 << lane) - 1)), "%clock": u32(0), "%clock64": np.uint64(0),
-            "%globaltimer": np.uint64(0),
-        }
-        for name, sizes in (("%ntid", shape), ("%nctaid", grid)):
-            found |= {f"{name}.{axis}": u32(size) for axis, size in zip("xyz", sizes, strict=True)}
-        return found
-
-    # -------------------------------------------------------------------------------------------- a batch of blocks
-
-    def _loop(self) -> None:
+    def run(self) -> None:
         while True:
-            pc = int(self.pc.min())
-            if pc >= WAITING:
-                if pc >= DONE:
-                    return
-                self._explain_deadlock()
-            on = self.pc == pc
-            others = self.pc[~on]
-            ahead = others[(others > pc) & (others < WAITING)]
-            stop = int(ahead.min()) if ahead.size else len(self.kernel.instructions)
-            self._straight(pc, stop, on)
+            ready = ~self.waiting & (self.at != self.end)
+            if not ready.any():
+                break
+            block = int(self.at[ready].min())
+            self._execute(block, ready & (self.at == block))
+        if self.waiting.any():
+            raise Deadlock(self._who_waits())
 
-    def _straight(self, pc: int, stop: int, on) -> None:
-        """Run the lanes of `on` from `pc` until control moves or other lanes are met."""
-        full = None if on.all() else on
-        warps = on.reshape(-1, WARP).any(axis=1)
-        active_warps, active_lanes = int(warps.sum()), int(on.sum())
-        instructions = self.kernel.instructions
+    def _execute(self, number: int, here: np.ndarray) -> None:
+        block = self.program.blocks[number]
+        flags = self.active & here[:, None]
+        lanes = None if flags.all() else flags.reshape(-1)
+        warps, active = int(here.sum()), int(flags.sum())
+        self.steps += len(block.steps) + 1
+        if self.steps > self.launch.limit:
+            last = (block.leave or block.steps[-1]).instruction
+            raise TooLong(f"more than {self.launch.limit} instructions one after the other, an endless loop? "
+                          f"The machine stopped at {self.place(last)}")
+        traced = self.launch.traced_warp(self)
+        traced = traced if traced is not None and here[traced] else None
+        for step in block.steps:
+            chosen = self._where(step, lanes)
+            self._count(step, warps, active if chosen is lanes else int(chosen.sum()))
+            if chosen is lanes or chosen.any():
+                self.last_access = None
+                step.run(self, chosen)
+                if traced is not None:
+                    self._record(step, traced, chosen)
+        if block.leave is None:
+            self._go(block, here, [(block.next, flags)])
+            return
+        self._count(block.leave, warps, active)
+        if block.leave.kind == "barrier":
+            self._arrive(block, here)
+        else:
+            self._branch(block, here, flags, lanes)
+        if traced is not None:
+            self._record(block.leave, traced, lanes)
+
+    def _where(self, step: Step, lanes):
+        """The lanes in which a step runs: those of the block whose predicate is true."""
+        if step.predicate is None:
+            return lanes
+        true = step.predicate(self)
+        return true.copy() if lanes is None else true & lanes
+
+    def _count(self, step: Step, warps: int, lanes: int) -> None:
+        count = self.counts[step.instruction.index]
+        if not count.executed:
+            count.kind = step.kind
+        count.executed += warps
+        count.lanes += lanes
+
+    # ------------------------------------------------------------------------------------------ going on
+
+    def _branch(self, block: Block, here, flags, lanes) -> None:
+        taken = flags
+        if block.leave.predicate is not None:
+            taken = flags & block.leave.predicate(self).reshape(-1, WARP)
+        if block.leave.instruction.name == "trap" and taken.any():
+            raise Trap(self.explain(block.leave.instruction, np.flatnonzero(taken.reshape(-1)))(0, "stopped the kernel"))
+        ways = [(block.targets[0], taken)]
+        if block.index is not None:
+            entry = np.broadcast_to(block.index(self), self.lanes).reshape(-1, WARP)
+            ways = [(target, taken & (entry == i)) for i, target in enumerate(block.targets)]
+        if block.next is not None:
+            ways.append((block.next, flags & ~taken))
+        split = self._go(block, here, ways)
+        self.counts[block.leave.instruction.index].divergent += split
+
+    def _go(self, block: Block, here, ways) -> int:
+        """Move the warps of `here` on: each (target, lanes) is a way that some lanes take. Returns how many split."""
+        chosen = [(target, mask, mask.any(axis=1)) for target, mask in ways]
+        split = here & (sum(has.astype(np.int64) for _, _, has in chosen) > 1)
+        for target, _, has in chosen:
+            self.at[has & here & ~split] = target
+        if split.any():
+            # Where the current path ends at the same place, the entry that waits there is on the stack already.
+            self._push(split & (self.rejoin != block.joins), block.joins, self.rejoin, self.active)
+            for target, mask, has in chosen:
+                if target != block.joins:
+                    self._push(split & has, target, np.full(self.warps, block.joins), mask)
+            self._pop(split)
+        self._settle(here)
+        return int(split.sum())
+
+    def _push(self, warps, at: int, rejoin, active) -> None:
+        which = np.flatnonzero(warps)
+        if not len(which):
+            return
+        depth = self.depth[which]
+        if depth.max() == self.stack_at.shape[1]:
+            self.stack_at, self.stack_rejoin = (np.tile(a, 2) for a in (self.stack_at, self.stack_rejoin))
+            self.stack_active = np.tile(self.stack_active, (1, 2, 1))
+        self.stack_at[which, depth], self.stack_rejoin[which, depth] = at, rejoin[which]
+        self.stack_active[which, depth] = active[which]
+        self.depth[which] += 1
+
+    def _pop(self, warps) -> None:
+        which = np.flatnonzero(warps)
+        self.depth[which] -= 1
+        depth = self.depth[which]
+        self.at[which], self.rejoin[which] = self.stack_at[which, depth], self.stack_rejoin[which, depth]
+        self.active[which] = self.stack_active[which, depth] & self.live[which]
+
+    def _settle(self, here) -> None:
+        """Lanes at the end leave; a path that has reached its join, or has no lanes left, gives way to the next."""
         while True:
-            if pc >= len(instructions):
-                self.pc[on] = DONE
+            ended = here & (self.at == self.end)
+            if ended.any():
+                self.live[ended] &= ~self.active[ended]
+                self.active[ended] = False
+            over = here & ((self.at == self.rejoin) | ~self.active.any(axis=1))
+            self.at[over & (self.depth == 0)] = self.end
+            over &= self.depth > 0
+            if not over.any():
                 return
-            if pc == stop:
-                self.pc[on] = pc
+            self._pop(over)
+
+    # ------------------------------------------------------------------------------------------ barriers
+
+    def _arrive(self, block: Block, here) -> None:
+        instruction = block.leave.instruction
+        missing = here & (self.active != self.exists).any(axis=1)
+        if missing.any():
+            raise Deadlock(self._left_alone(instruction, int(np.argmax(missing))))
+        operands = [np.broadcast_to(v, self.lanes).reshape(-1, WARP)[:, 0] for v in block.leave.run(self)]
+        self.waiting |= here
+        self.barrier[here] = operands[0][here] if operands else 0
+        owner = np.arange(self.warps) // self.warps_per_block
+        needed = operands[1].astype(np.int64) // WARP if len(operands) > 1 else np.full(self.warps, self.warps_per_block)
+        together = owner * 16 + self.barrier  # 16 barriers a block
+        at_this = self.waiting & (self.at == int(self.at[here][0]))
+        arrived = np.bincount(together[at_this], minlength=16 * len(self.block_ids))
+        free = at_this & (arrived[together] >= needed)
+        if free.any():
+            self.waiting[free] = False
+            self.at[free] = block.next
+            if self.races:
+                self.races.barrier(np.unique(owner[free]))
+            self._settle(free)
+
+    def _left_alone(self, instruction, warp: int) -> str:
+        present = warp * WARP + int(np.argmax(self.active[warp]))
+        absent = np.flatnonzero(self.exists[warp] & ~self.active[warp])
+        other = warp * WARP + int(absent[0])
+        why = "took another path" if self.live.reshape(-1)[other] else "has ended"
+        return (f"{self.thread_name(present)} waits at a barrier that thread {self.thread_index(other)} does not reach "
+                f"with it: that thread {why}. Every thread of a block must reach the same barrier. {self.place(instruction)}")
+
+    def _who_waits(self) -> str:
+        warp = int(np.argmax(self.waiting))
+        instruction = self._barrier_at(warp)
+        row = warp // self.warps_per_block
+        others = np.arange(row * self.warps_per_block, (row + 1) * self.warps_per_block)
+        other = next(w for w in others if not self.waiting[w] or self.at[w] != self.at[warp]
+                     or self.barrier[w] != self.barrier[warp] or w == others[-1])
+        why = f"it waits at another one, {self.place(self._barrier_at(other))}" if self.waiting[other] else "it has ended"
+        return (f"{self.thread_name(warp * WARP)} waits for ever at a barrier that thread "
+                f"{self.thread_index(other * WARP)} of its block does not reach: {why}. Every thread of a block must "
+                f"reach the same barrier. {self.place(instruction)}")
+
+    def _barrier_at(self, warp: int):
+        return self.program.blocks[self.at[warp]].leave.instruction
+
+    def need_together(self, instruction, wanted, here) -> None:
+        """Raise Deadlock if an instruction names lanes of its warp that live but stand elsewhere."""
+        absent = wanted & self.live & ~here & here.any(axis=1)[:, None]
+        if absent.any():
+            warp, lane = (int(i[0]) for i in np.nonzero(absent))
+            present = warp * WARP + int(np.argmax(here[warp]))
+            raise Deadlock(f"{self.thread_name(present)} exchanges values with its warp and names lane {lane}, which took "
+                           f"another path and is not here. {self.place(instruction)}")
+
+    def warps_synchronised(self, members) -> None:
+        if self.races:
+            self.races.warps(members)
+
+    # ------------------------------------------------------------------------------------------ memory
+
+    def load(self, instruction, space, addresses, lanes, raw, count, typed, atomic=False) -> np.ndarray:
+        """(active lanes, count) values of the unsigned type `raw`."""
+        if not atomic:
+            self.count(instruction, space, addresses, lanes, raw.itemsize * count)
+        active = self.numbers(lanes)
+        out = np.empty((len(active), count), raw)
+        for part, where, found in self._by_space(space, addresses, active):
+            explain = self.explain(instruction, active[where], "read")
+            if part == "global":
+                out[where] = self.memory.load(found, raw, count, explain, typed)
+            else:
+                rows, places = self._places(part, active[where], found, raw.itemsize * count, explain)
+                if part == "shared" and self.races:
+                    self.races.read(instruction, active[where], places, raw.itemsize * count, atomic)
+                out[where] = rows.load(places, raw, count)
+        return out
+
+    def store(self, instruction, space, addresses, lanes, values, typed, atomic=False) -> None:
+        """Write (active lanes, count) values."""
+        size = values.dtype.itemsize * values.shape[1]
+        if not atomic:
+            self.count(instruction, space, addresses, lanes, size)
+        active = self.numbers(lanes)
+        for part, where, found in self._by_space(space, addresses, active):
+            explain = self.explain(instruction, active[where], "wrote")
+            if part == "global":
+                self.memory.store(found, values[where], explain, typed)
+            else:
+                rows, places = self._places(part, active[where], found, size, explain)
+                if part == "shared" and self.races:
+                    self.races.write(instruction, active[where], places, size, atomic)
+                rows.store(places, values[where])
+
+    def _places(self, space, lanes, offsets, size, explain):
+        if space == "shared":
+            return self.shared, self.shared.places(self.row[lanes], offsets, size, explain)
+        return self.local, self.local.places(lanes, offsets, size, explain)
+
+    def _by_space(self, space, addresses, active):
+        """[(space, which of the active lanes, their addresses in it)]; only generic addresses can lie in several."""
+        found = addresses if len(active) == len(addresses) else addresses[active]
+        if space != "generic":
+            yield ("global" if space == "const" else space), slice(None), found
+            return
+        slots = (found >> np.uint64(memory.SLOT_BITS)).astype(np.int64) - 1
+        for name, slot in (("shared", memory.SHARED_SLOT), ("local", memory.LOCAL_SLOT)):
+            if (slots == slot).any():
+                where = np.flatnonzero(slots == slot)
+                yield name, where, found[where] - np.uint64(memory.address_of(slot))
+        rest = (slots != memory.SHARED_SLOT) & (slots != memory.LOCAL_SLOT)
+        if rest.any():
+            yield "global", np.flatnonzero(rest), found[rest]
+
+    def unique_places(self, space, addresses, active):
+        """For each access a number that two accesses share if they touch the same memory."""
+        if space == "global":
+            return addresses
+        owner = self.row[active] if space == "shared" else active
+        return addresses + (owner.astype(np.uint64) << np.uint64(44))
+
+    def copy(self, instruction, targets, sources, lanes, size: int, taken) -> None:
+        """Start an asynchronous copy of `size` bytes a lane; of `taken` bytes (if given), the rest zeros."""
+        active = self.numbers(lanes)
+        taken = np.broadcast_to(size if taken is None else taken, self.lanes)
+        data = np.zeros((len(active), size), np.uint8)
+        self.count(instruction, "global", sources, self.flags(lanes) & (taken > 0), size)
+        for amount in np.unique(taken[active]):
+            where = np.flatnonzero(taken[active] == amount)
+            explain, start = self.explain(instruction, active[where], "read"), sources[active[where]]
+            if amount == size:
+                memory.check_aligned(start, size, explain)
+                data[where] = self.memory.load(start, np.uint32, size // 4, explain).view(np.uint8)
+            for i in range(amount if amount < size else 0):
+                data[where, i] = self.memory.load(start + np.uint64(i), np.uint8, 1, explain)[:, 0]
+        explain = self.explain(instruction, active, "wrote")
+        places = self.shared.places(self.row[active], targets[active], size, explain)
+        self.copies.append((instruction, active, self.groups[active], places, data))
+
+    def commit_copies(self, lanes) -> None:
+        self.groups[self.numbers(lanes)] += 1
+
+    def wait_copies(self, lanes, pending: int) -> None:
+        """Copies arrive, except those of the last `pending` groups that each lane committed."""
+        flags, left = self.flags(lanes), []
+        for instruction, active, group, places, data in self.copies:
+            done = flags[active] & (group < self.groups[active] - pending)
+            if self.races:
+                self.races.write(instruction, active[done], places[done], data.shape[1], False)
+            self.shared.store(places[done], np.ascontiguousarray(data[done]).view(np.uint32))
+            if not done.all():
+                left.append((instruction, active[~done], group[~done], places[~done], data[~done]))
+        self.copies = left
+
+    def count(self, instruction, space, addresses, lanes, size: int) -> None:
+        """Add an access to the instruction's counts: requests, sectors, wavefronts."""
+        count = self.counts[instruction.index]
+        flags = self.flags(lanes).reshape(-1, WARP)
+        self.last_access = (space, addresses, size)
+        if space == "generic":
+            spaces = {name for name, _, _ in self._by_space(space, addresses, self.numbers(lanes))}
+            if len(spaces) > 1:  # rare enough to be left out of the traffic
                 return
-            instruction = instructions[pc]
-            count = self.counts[pc]
-            count.executed += active_warps
-            count.lanes += active_lanes
-            self.executed += active_warps
-            if self.executed > self.limit:
-                raise TooLong(f"{self.limit:,} warp instructions and no end: does the loop around PTX line "
-                              f"{instruction.line} (source line {instruction.source_line}) ever stop?")
-            mask = full
-            if instruction.predicate is not None:
-                p = self.regs[instruction.predicate]
-                p = ~p if instruction.negated else p
-                mask = p & on
-            if self.trace is not None:
-                self._trace(instruction, on if mask is None else mask)
-            step = self.steps[pc]
-            if step is None:
-                moved = self._control_step(instruction, on if mask is None else mask, on, pc)
-                if moved:
-                    return
-            elif instruction.predicate is None or mask.any():
-                self.now = instruction
-                step(self, mask)
-            pc += 1
-
-    def _control_step(self, instruction, taken, on, pc) -> bool:
-        """Branches, exits and barriers; True if the group's program counters were set and it must stop here."""
-        name = instruction.parts[0]
-        if name == "trap":
-            if taken.any():
-                raise SimtError(self.explain(int(np.argmax(taken)), "the kernel trapped"))
-            return False
-        if name in ("ret", "exit"):
-            if not taken.any():
-                return False
-            self.pc[on] = pc + 1
-            self.pc[taken] = DONE
-            return True
-        if name == "bra":
-            some = taken.reshape(-1, WARP).any(axis=1)
-            rest = (on & ~taken).reshape(-1, WARP).any(axis=1)
-            self.counts[pc].divergent += int((some & rest).sum())
-            self.counts[pc].kind = "branch"
-            if not taken.any():
-                return False
-            self.pc[on] = pc + 1
-            self.pc[taken] = self.targets[pc]
-            return True
-        if "warp" in instruction.parts:  # bar.warp.sync: lanes of a group are together already
-            return False
-        self.counts[pc].kind = "barrier"
-        self.pc[on] = pc + 1
-        self.pc[taken] = pc + WAITING
-        self._release()
-        return True
-
-    def _release(self) -> None:
-        """Let blocks go on whose threads all wait at one barrier."""
-        waiting = (self.pc >= WAITING) & (self.pc < DONE)
-        per_block = self.warps_per_block * WARP
-        wait = waiting.reshape(-1, per_block)
-        done = (self.pc >= DONE).reshape(-1, per_block)
-        ready = wait.any(axis=1) & (wait | done).all(axis=1)
-        if not ready.any():
+            space = spaces.pop()
+            count.kind = count.kind.replace("generic", space)
+            addresses = addresses & np.uint64((1 << memory.SLOT_BITS) - 1) if space != "global" else addresses
+        if space == "const":
             return
-        left_early = done & (self.thread.reshape(-1, per_block) < self._threads())
-        for b in np.flatnonzero(ready):
-            places = np.unique(self.pc.reshape(-1, per_block)[b][wait[b]])
-            if len(places) > 1 or left_early[b].any():
-                self._explain_deadlock(int(b))
-        lanes = np.repeat(ready, per_block) & waiting
-        self.pc[lanes] += 1 - WAITING
-        self.epoch[ready] += 1
-        for b in np.flatnonzero(ready):
-            self.last_touch.pop(int(b), None)
+        addresses, requests = addresses.reshape(-1, WARP), int(flags.any(axis=1).sum())
+        count.requests += requests
+        count.bytes += int(flags.sum()) * size
+        if space == "shared":
+            wavefronts = int(memory.wavefronts_of(addresses, flags, size).sum())
+            count.wavefronts += wavefronts
+            count.conflicts += wavefronts - requests * memory.least_wavefronts(size)
+        elif space == "local":
+            count.sectors += int(memory.local_sectors_of(addresses, flags, size).sum())
+        else:
+            count.sectors += int(memory.sectors_of(addresses, flags).sum())
 
-    def _threads(self) -> int:
-        ntid = [int(self.special[f"%ntid.{axis}"]) for axis in "xyz"]
-        return ntid[0] * ntid[1] * ntid[2]
+    # ------------------------------------------------------------------------------------------ lanes, names
 
-    def _explain_deadlock(self, block: int | None = None) -> None:
-        per_block = self.warps_per_block * WARP
-        pcs = self.pc.reshape(-1, per_block)
-        threads = self._threads()
-        if block is None:
-            block = int(np.argmax(((pcs >= WAITING) & (pcs < DONE)).any(axis=1)))
-        mine = pcs[block][:threads]
-        waits = (mine >= WAITING) & (mine < DONE)
-        place = self.kernel.instructions[int(mine[waits][0] - WAITING)]
-        at = f"the barrier on source line {place.source_line} (PTX line {place.line})"
-        gone = np.flatnonzero(mine >= DONE)
-        if gone.size:
-            raise Deadlock(f"Block {self._block_name(block)}: threads {_ranges(np.flatnonzero(waits))} wait at {at}, but "
-                           f"threads {_ranges(gone)} ended without reaching it. Every thread of a block must reach a "
-                           "barrier: move it out of the branch.")
-        elsewhere = np.flatnonzero(mine != mine[waits][0])
-        other = self.kernel.instructions[int(mine[elsewhere[0]] - WAITING)]
-        raise Deadlock(f"Block {self._block_name(block)}: threads {_ranges(np.flatnonzero(mine == mine[waits][0]))} wait at "
-                       f"{at}, threads {_ranges(elsewhere)} at another on source line {other.source_line}. All threads "
-                       "of a block must meet at the same barrier.")
+    def flags(self, lanes) -> np.ndarray:
+        return np.ones(self.lanes, bool) if lanes is None else lanes
 
-    # -------------------------------------------------------------------------------------------- words
+    def numbers(self, lanes) -> np.ndarray:
+        return np.arange(self.lanes) if lanes is None else np.flatnonzero(lanes)
 
-    def _block_name(self, block: int) -> str:
-        lane = block * self.warps_per_block * WARP
-        return "(" + ", ".join(str(int(self.special[f"%ctaid.{axis}"][lane])) for axis in "xyz") + ")"
+    def special(self, name: str):
+        """A special register: one value for all lanes, or one for each."""
+        if name in ("%clock", "%clock64", "%globaltimer", "%clock_hi"):
+            return np.array(0 if name == "%clock_hi" else self.steps, np.uint64)
+        if name not in self._special:
+            self._special[name] = self._compute_special(name)
+        return self._special[name]
 
-    def explain(self, lane: int, what: str) -> str:
-        """A fault in a sentence: which thread of which block, at which instruction and source line."""
-        thread = ", ".join(str(int(self.special[f"%tid.{axis}"][lane])) for axis in "xyz")
-        i = self.now
-        where = f"source line {i.source_line}, " if i.source_line else ""
-        return (f"Block {self._block_name(int(self.block_of[lane]))}, thread ({thread}): {what}. At {where}PTX line "
-                f"{i.line}: {i.text}")
+    def _compute_special(self, name: str):
+        base, _, axis = name[1:].partition(".")
+        grid, block = self.launch.grid, self.launch.block
+        if axis:
+            sizes = block if base in ("tid", "ntid") else grid
+            if base in ("ntid", "nctaid"):
+                return np.array(sizes["xyz".index(axis)], np.uint32)
+            return _coordinate(self.thread if base == "tid" else self.block_ids[self.row], sizes, axis)
+        lane = np.arange(self.lanes, dtype=np.uint32) % WARP
+        bit = np.uint32(1) << lane
+        return {
+            "laneid": lambda: lane, "warpid": lambda: self.thread // WARP,
+            "nwarpid": lambda: np.array(self.warps_per_block), "smid": lambda: self.block_ids[self.row] % 128,
+            "nsmid": lambda: np.array(128), "lanemask_eq": lambda: bit, "lanemask_lt": lambda: bit - np.uint32(1),
+            "lanemask_le": lambda: (bit - np.uint32(1)) | bit, "lanemask_gt": lambda: ~((bit - np.uint32(1)) | bit),
+            "lanemask_ge": lambda: ~(bit - np.uint32(1)), "dynamic_smem_size": lambda: np.array(self.launch.dynamic_bytes),
+            "total_smem_size": lambda: np.array(self.launch.shared_bytes),
+        }[base]()
 
-    def _trace(self, instruction, mask) -> None:
-        """Remember what the traced warp (block, warp) does here."""
-        block, warp = self.trace_warp
-        found = np.flatnonzero(self.blocks == block)
-        if not found.size:
+    def thread_index(self, lane: int) -> tuple[int, int, int]:
+        return tuple(int(_coordinate(self.thread[lane], self.launch.block, axis)) for axis in "xyz")
+
+    def block_index(self, lane: int) -> tuple[int, int, int]:
+        return tuple(int(_coordinate(self.block_ids[self.row[lane]], self.launch.grid, axis)) for axis in "xyz")
+
+    def thread_name(self, lane: int) -> str:
+        return f"Thread {self.thread_index(lane)} of block {self.block_index(lane)}"
+
+    def place(self, instruction) -> str:
+        line = f"line {instruction.source_line}" if instruction.source_line else "no source line known"
+        file = f" of {self.kernel.source_file}" if instruction.source_line and self.kernel.source_file else ""
+        return f"({line}{file}; PTX line {instruction.line}: `{instruction.text}`)"
+
+    def explain(self, instruction, lanes, verb: str = ""):
+        """A function (position in `lanes`, what) -> the sentence for a fault."""
+        return lambda at, what: " ".join(
+            part for part in (self.thread_name(int(lanes[at])), verb, what, self.place(instruction)) if part)
+
+    def _record(self, step: Step, warp: int, lanes) -> None:
+        """Add a step of the traced warp."""
+        own = slice(warp * WARP, (warp + 1) * WARP)
+        instruction, active = step.instruction, self.flags(lanes)[own].copy()
+        if not active.any():
             return
-        first = (int(found[0]) * self.warps_per_block + warp) * WARP
-        active = mask[first:first + WARP]
-        if active.any():
-            values = {name: self.regs[name][first:first + WARP].copy()
-                      for name in instruction.operands[0].strip("{}").replace(",", " ").split()
-                      if name in self.regs} if instruction.operands else {}
-            self.trace.append({"text": instruction.text, "line": instruction.line, "active": active.copy(),
-                               "source_line": instruction.source_line, "before": values, "index": instruction.index})
+        values = {}
+        dtype = arithmetic.TYPES.get(instruction.parts[-1])
+        for name in {n.strip("!|{}[]+, ") for text in instruction.operands for n in text.replace("|", ",").split(",")}:
+            if name in self.kernel.registers:
+                register = self.registers[name][own]
+                same = dtype is not None and np.dtype(dtype).itemsize == register.itemsize and register.dtype != bool
+                values[name] = register.view(dtype).copy() if same else register.copy()
+        touched = None
+        if self.last_access is not None and step.kind != "branch":
+            space, addresses, size = self.last_access
+            touched = Access(space, addresses[own].copy(), size)
+        self.launch.trace.append(TraceStep(instruction.text, instruction.line, instruction.source_line, active, values,
+                                           touched))
 
 
-def _ranges(numbers) -> str:
-    """[0, 1, 2, 5] as "0-2, 5"."""
-    parts = np.split(numbers, np.flatnonzero(np.diff(numbers) != 1) + 1)
-    words = [f"{p[0]}-{p[-1]}" if len(p) > 1 else str(p[0]) for p in parts]
-    return ", ".join(words[:4]) + (", ..." if len(words) > 4 else "")
+def _coordinate(number, sizes, axis: str):
+    x, y, _ = sizes
+    return {"x": lambda: number % x, "y": lambda: number // x % y, "z": lambda: number // (x * y)}[axis]()

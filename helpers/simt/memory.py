@@ -1,83 +1,181 @@
-"""Memory as the machine sees it: bounded global buffers, shared memory per block, and what a warp's access costs."""
+"""Memory as the machine sees it: bounded buffers, shared memory per block, and what a warp's access costs."""
+
+from dataclasses import dataclass
 
 import numpy as np
 
-from helpers.simt.faults import Misaligned, OutOfBounds
+from helpers.simt.faults import Misaligned, OutOfBounds, WrongType
 
 SECTOR = 32  # bytes, the least that is moved from or to device memory
 BANKS = 32  # of 4 bytes each
-FIRST_ADDRESS = 1 << 32
-GAP = 1 << 20  # between buffers: an index off by a little lands in no buffer
+
+# Addresses: every buffer has a terabyte of its own, so that a wrong index never lands in a neighbour unseen.
+SLOT_BITS = 40
+CONSTANT_SLOT = 128  # module arrays
+SHARED_SLOT, LOCAL_SLOT = 254, 255  # where generic addresses see a block's shared and a thread's local memory
+
+
+def address_of(slot: int) -> int:
+    return (slot + 1) << SLOT_BITS
+
+
+@dataclass
+class Buffer:
+    """An array of device memory: a flat uint8 view of it, and what its owner says is in it."""
+
+    name: str
+    bytes: np.ndarray
+    dtype: np.dtype | None = None  # None: no claim
+    misalignment: int = 0  # of its first byte, within 256 bytes
+
+    def describe(self, offset: int, size: int) -> str:
+        """An offset outside the buffer, in words."""
+        item = self.dtype.itemsize if self.dtype is not None else 1
+        length = len(self.bytes) // item
+        what = f"{self.dtype} element" if item > 1 else "byte"
+        if offset % item:
+            return f"byte {offset} of {self.name}, which has {len(self.bytes)} bytes"
+        index = offset // item
+        many = f"s {index} to {index + size // item - 1}" if size > item else f" {index}"
+        return f"{what}{many} of {self.name}, which has elements 0 to {length - 1}" if length else (
+            f"{what}{many} of {self.name}, which is empty")
 
 
 class Global:
-    """Argument buffers at addresses of their own, aligned as an allocation on the GPU would be."""
+    """Device memory: buffers by slot."""
 
     def __init__(self):
-        self.bases, self.bytes, self.names = [], [], []
+        self.buffers: dict[int, Buffer] = {}
 
-    def add(self, data: np.ndarray, misalignment: int, name: str) -> int:
-        """Take a flat uint8 view; returns its address."""
-        last = self.bases[-1] + len(self.bytes[-1]) if self.bases else FIRST_ADDRESS
-        base = -(-(last + GAP) // 256) * 256 + misalignment
-        self.bases.append(base)
-        self.bytes.append(data)
-        self.names.append(name)
-        return base
+    def add(self, slot: int, buffer: Buffer) -> int:
+        """Returns the buffer's address, which is as aligned as the buffer is."""
+        self.buffers[slot] = buffer
+        return address_of(slot) + buffer.misalignment
 
-    def find(self, addresses: np.ndarray, size: int, explain) -> list[tuple[int, np.ndarray]]:
-        """Which buffer each access falls into: [(buffer, positions in `addresses`)]. Raises OutOfBounds, Misaligned."""
-        wrong = addresses % size != 0
-        if wrong.any():
-            raise Misaligned(explain(int(np.argmax(wrong)), f"the address is not a multiple of {size} bytes"))
-        bases = np.array(self.bases, np.uint64)
-        which = np.searchsorted(bases, addresses, "right").astype(np.int64) - 1
-        ends = bases + np.array([len(b) for b in self.bytes], np.uint64)
-        outside = (which < 0) | (addresses + np.uint64(size) > ends[np.maximum(which, 0)])
-        if outside.any():
-            at = int(np.argmax(outside))
-            raise OutOfBounds(explain(at, self._where(int(addresses[at]), size)))
-        first = which[0]
-        if (which == first).all():
-            return [(int(first), slice(None))]
-        return [(int(b), np.flatnonzero(which == b)) for b in np.unique(which)]
+    def _locate(self, addresses, size: int, typed, explain):
+        """[(buffer, offsets in it, which of the accesses)] Raises OutOfBounds, Misaligned, WrongType."""
+        check_aligned(addresses, size, explain)
+        slots = (addresses >> np.uint64(SLOT_BITS)).astype(np.int64) - 1
+        groups = [(slots[0], slice(None))] if (slots == slots[0]).all() else [
+            (slot, np.flatnonzero(slots == slot)) for slot in np.unique(slots)]
+        for slot, where in groups:
+            buffer, first = self.buffers.get(int(slot)), np.arange(len(addresses))[where][0]
+            if buffer is None:
+                raise OutOfBounds(explain(first, self._nowhere(int(addresses[first]), size)))
+            offsets = addresses[where].view(np.int64) - (address_of(int(slot)) + buffer.misalignment)
+            outside = (offsets < 0) | (offsets > len(buffer.bytes) - size)
+            if outside.any():
+                at = np.flatnonzero(outside)[0]
+                raise OutOfBounds(explain(np.arange(len(addresses))[where][at],
+                                          buffer.describe(int(offsets[at]), size)))
+            if typed is not None and buffer.dtype is not None and not fits(typed, buffer.dtype):
+                raise WrongType(explain(first, f"{buffer.name} as {typed}, but it is an array of {buffer.dtype}"))
+            yield buffer, offsets, where
 
-    def _where(self, address: int, size: int) -> str:
-        """An address in words, relative to the nearest buffer."""
-        if not self.bases:
-            return "no buffer was passed"
-        near = min(range(len(self.bases)), key=lambda b: max(self.bases[b] - address,
-                                                             address - self.bases[b] - len(self.bytes[b])))
-        offset, length = address - self.bases[near], len(self.bytes[near])
-        if abs(offset) > GAP + length:
-            return f"address {address:#x} lies in no buffer"
-        return f"{size} bytes at byte {offset} of {self.names[near]}, which has {length} bytes"
+    def _nowhere(self, address: int, size: int) -> str:
+        for slot, buffer in self.buffers.items():
+            offset = address - address_of(slot) - buffer.misalignment
+            if -(1 << (SLOT_BITS - 1)) < offset < 0:
+                return buffer.describe(offset, size)
+        return f"address {address:#x}, which is in no array that was passed"
 
-    def load(self, addresses, size, explain) -> np.ndarray:
-        """(lanes, size) bytes at the addresses, as uint8."""
-        out = np.empty((len(addresses), size), np.uint8)
-        span = np.arange(size)
-        for buffer, where in self.find(addresses, size, explain):
-            offset = (addresses[where] - np.uint64(self.bases[buffer])).astype(np.int64)
-            out[where] = self.bytes[buffer][offset[:, None] + span]
+    def load(self, addresses, dtype, count: int, explain, typed=None) -> np.ndarray:
+        """(lanes, count) values of an unsigned dtype, side by side from each address."""
+        item = np.dtype(dtype).itemsize
+        out = np.empty((len(addresses), count), dtype)
+        for buffer, offsets, where in self._locate(addresses, item * count, typed, explain):
+            if buffer.misalignment % item == 0:
+                view = buffer.bytes[: len(buffer.bytes) // item * item].view(dtype)
+                out[where] = view[(offsets // item)[:, None] + np.arange(count)]
+            else:
+                raw = buffer.bytes[offsets[:, None] + np.arange(item * count)]
+                out[where] = np.ascontiguousarray(raw).view(dtype)
         return out
 
-    def store(self, addresses, values, explain) -> None:
-        """Write (lanes, size) bytes; where lanes write one address, the last lane wins."""
-        size = values.shape[1]
-        span = np.arange(size)
-        for buffer, where in self.find(addresses, size, explain):
-            offset = (addresses[where] - np.uint64(self.bases[buffer])).astype(np.int64)
-            self.bytes[buffer][offset[:, None] + span] = values[where]
+    def store(self, addresses, values: np.ndarray, explain, typed=None) -> None:
+        """Write (lanes, count) values; where lanes write one address, the last lane wins."""
+        item, count = values.dtype.itemsize, values.shape[1]
+        for buffer, offsets, where in self._locate(addresses, item * count, typed, explain):
+            if not buffer.bytes.flags.writeable:
+                raise OutOfBounds(explain(0, f"{buffer.name}, which may only be read"))
+            if buffer.misalignment % item == 0:
+                view = buffer.bytes[: len(buffer.bytes) // item * item].view(values.dtype)
+                view[(offsets // item)[:, None] + np.arange(count)] = values[where]
+            else:
+                raw = np.ascontiguousarray(values[where]).view(np.uint8)
+                buffer.bytes[offsets[:, None] + np.arange(item * count)] = raw
 
 
-def sectors_of(addresses: np.ndarray, active: np.ndarray, size: int) -> np.ndarray:
-    """Distinct 32-byte sectors that each warp's active lanes touch: (warps, 32) addresses -> (warps,)."""
-    first = np.where(active, addresses // np.uint64(SECTOR), np.uint64(2**63))
-    first = np.sort(first, axis=1)
-    new = np.ones(first.shape, bool)
-    new[:, 1:] = first[:, 1:] != first[:, :-1]
-    return (new & (first != np.uint64(2**63))).sum(axis=1)  # an aligned access of up to 16 bytes lies in one sector
+class Rows:
+    """Memory of which each block (shared) or thread (local) has its own row."""
+
+    def __init__(self, name: str, rows: int, size: int):
+        self.name, self.size = name, size
+        self.row_bytes = -(-size // 16) * 16
+        # Never zero: a kernel that reads what nobody wrote should not look right. As float32 this is NaN.
+        self.bytes = np.full(rows * self.row_bytes, 0xFF, np.uint8)
+
+    def places(self, rows, offsets, size: int, explain) -> np.ndarray:
+        """Byte positions in the flat memory. Raises OutOfBounds, Misaligned."""
+        offsets = offsets.astype(np.uint64)
+        check_aligned(offsets, size, explain)
+        outside = offsets > np.uint64(max(self.size - size, -1) % 2**64) if self.size >= size else offsets >= 0
+        if outside.any():
+            at = int(np.argmax(outside))
+            raise OutOfBounds(explain(at, f"byte {offsets[at].astype(np.int64)} of {self.name}, which has "
+                                          f"{self.size} bytes"))
+        return rows * self.row_bytes + offsets.view(np.int64)
+
+    def load(self, places, dtype, count: int) -> np.ndarray:
+        return self.bytes.view(dtype)[(places // np.dtype(dtype).itemsize)[:, None] + np.arange(count)]
+
+    def store(self, places, values) -> None:
+        view = self.bytes.view(values.dtype)
+        view[(places // values.dtype.itemsize)[:, None] + np.arange(values.shape[1])] = values
+
+
+def check_aligned(addresses, size: int, explain) -> None:
+    wrong = addresses & np.uint64(size - 1) != 0
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        raise Misaligned(explain(at, f"{size} bytes at an address that is not a multiple of {size}: "
+                                     f"{int(addresses[at]) % 256} past a multiple of 256"))
+
+
+def fits(typed: str, dtype: np.dtype) -> bool:
+    """Whether an access of a PTX type may touch an array: floats want floats of their size, the rest any integers."""
+    size = int(typed[1:]) // 8
+    if typed[0] == "f":
+        return dtype.kind == "f" and dtype.itemsize == size
+    return dtype.kind != "f" or dtype.itemsize == size
+
+
+# ------------------------------------------------------------------------------------------------ what it costs
+
+
+def sectors_of(addresses: np.ndarray, active: np.ndarray) -> np.ndarray:
+    """Distinct 32-byte sectors that each warp's active lanes touch: (warps, 32) addresses -> (warps,).
+
+    An aligned access of up to 32 bytes lies in one sector.
+    """
+    nowhere = np.uint64(2**64 - 1)
+    sectors = np.where(active, addresses // np.uint64(SECTOR), nowhere)
+    if (sectors[:, 1:] < sectors[:, :-1]).any():
+        sectors = np.sort(sectors, axis=1)
+    new = sectors[:, 1:] != sectors[:, :-1]
+    return (new & (sectors[:, 1:] != nowhere)).sum(axis=1) + (sectors[:, 0] != nowhere)
+
+
+def local_sectors_of(offsets: np.ndarray, active: np.ndarray, size: int) -> np.ndarray:
+    """The same for local memory, which is laid out so that word k of all 32 lanes stands side by side."""
+    words = offsets.astype(np.int64)[..., None] // 4 + np.arange(max(1, size // 4))
+    addresses = words * 128 + 4 * np.arange(32)[:, None]
+    return sectors_of(addresses.reshape(len(offsets), -1).astype(np.uint64), np.repeat(active, words.shape[-1], axis=1))
+
+
+def least_wavefronts(size: int) -> int:
+    """Passes through shared memory that a full warp needs at least: 128 bytes a pass."""
+    return max(1, size // 4)
 
 
 def wavefronts_of(offsets: np.ndarray, active: np.ndarray, size: int) -> np.ndarray:

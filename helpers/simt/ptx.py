@@ -2,16 +2,24 @@
 
 import re
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 
 from helpers.simt.faults import SimtError, UnknownInstruction
 
 SIZES = {"b8": 1, "u8": 1, "s8": 1, "b16": 2, "u16": 2, "s16": 2, "f16": 2, "bf16": 2, "b32": 4, "u32": 4, "s32": 4,
-         "f32": 4, "f16x2": 4, "bf16x2": 4, "b64": 8, "u64": 8, "s64": 8, "f64": 8, "f32x2": 8, "pred": 1}
+         "f32": 4, "f16x2": 4, "bf16x2": 4, "b64": 8, "u64": 8, "s64": 8, "f64": 8, "f32x2": 8}
+
+# What a kernel's body consists of. Operands may be braced lists; other braces only group declarations.
+STATEMENT = re.compile(r"""
+    (?P<loc>\.loc\b[^\n]*) | (?P<brace>[{}]) | (?P<label>[\w$]+):(?!:) |
+    (?P<text>[^\s;{}][^;{}]*(?:\{[^{}]*\}[^;{}]*)*);
+""", re.VERBOSE)
+OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,\s][^,]*")
 
 
 @dataclass
 class Instruction:
-    """One PTX instruction. `parts` is its opcode split at dots; `operands` its operands as written."""
+    """One PTX instruction: opcode split at dots, operands as written, where it stands and where it comes from."""
 
     parts: tuple[str, ...]
     operands: list[str]
@@ -19,46 +27,70 @@ class Instruction:
     negated: bool
     text: str
     line: int  # in the PTX
-    source_line: int | None  # in the kernel's source, where `.loc` gave one
-    index: int = 0
+    source_line: int | None  # in the kernel's own source file, where `.loc` gave one
+    index: int
+
+    @property
+    def name(self) -> str:
+        return self.parts[0]
+
+
+@dataclass
+class Parameter:
+    name: str
+    kind: str  # PTX type
+    pointer: bool  # declared as one
+
+    @property
+    def size(self) -> int:
+        return SIZES[self.kind]
 
 
 @dataclass
 class Kernel:
-    """A parsed kernel: parameters (name, type, bytes), registers (name -> bytes; 0: predicate), shared arrays."""
+    """A parsed kernel. Arrays are offsets into its shared or local memory, constants the bytes of module arrays."""
 
     name: str
-    params: list[tuple[str, str, int]]
-    registers: dict[str, int]
-    instructions: list[Instruction]
-    labels: dict[str, int]
-    shared: dict[str, int] = field(default_factory=dict)  # name -> offset
+    params: list[Parameter]
+    source_file: str | None = None
+    threads: int | None = None  # that the block must have (.reqntid)
+    from_triton: bool = False
+    registers: dict[str, int] = field(default_factory=dict)  # name -> bytes; 0: predicate
+    instructions: list[Instruction] = field(default_factory=list)
+    labels: dict[str, int] = field(default_factory=dict)  # name -> index of the instruction after it
+    tables: dict[str, list[str]] = field(default_factory=dict)  # targets of indexed branches
+    shared: dict[str, int] = field(default_factory=dict)
     shared_bytes: int = 0
+    dynamic_shared: str | None = None
     local: dict[str, int] = field(default_factory=dict)
     local_bytes: int = 0
     constants: dict[str, bytes] = field(default_factory=dict)
-    dynamic_shared: str | None = None
 
 
 def parse(ptx: str, name: str | None = None) -> Kernel:
     """The kernel `name` (or the only one) of a PTX file. Raises SimtError if there is none or more than one."""
-    text = re.sub(r"//[^\n]*", "", ptx)
-    text = re.sub(r"/\*.*?\*/", lambda m: "\n" * m.group(0).count("\n"), text, flags=re.S)
-    entries = list(re.finditer(r"\.entry\s+([\w$]+)\s*\(", text))
-    if name is not None:
-        entries = [e for e in entries if e.group(1) == name]
+    text = re.sub(r"/\*.*?\*/", lambda m: re.sub(r"[^\n]", " ", m.group(0)), ptx, flags=re.S)
+    inlined = re.compile(r"//.*@\[\s*[^\]]*?:(\d+):\d+\s*\]\s*\n")  # Triton: library code, with the line that called it
+    text = re.sub(r"(\.loc\b[^\n/]*)" + inlined.pattern, r"\1, called_at \2\n", text)
+    text = re.sub(r"//[^\n]*", "", text)
+    entries = list(re.finditer(r"\.entry\s+([\w$]+)\s*(?:\(([^)]*)\))?([^{]*)\{", text))
+    names = [e.group(1) for e in entries]
+    entries = [e for e in entries if name in (None, e.group(1))]
     if len(entries) != 1:
-        names = re.findall(r"\.entry\s+([\w$]+)", text)
-        raise SimtError(f"need one kernel, the PTX has {', '.join(names) or 'none'}"
-                        + (f"; asked for {name!r}" if name else ""))
+        asked = f"no kernel {name!r} in" if name else "which kernel? Pass kernel=... for"
+        raise SimtError(f"{asked} this PTX: it has {', '.join(names) or 'no kernel'}")
     entry = entries[0]
-    close = text.index(")", entry.end())
-    params = _params(text[entry.end():close])
-    start = text.index("{", close)
-    end = _matching(text, start)
-    kernel = Kernel(entry.group(1), params, {}, [], {})
-    _module_arrays(text[: entry.start()], kernel)
-    _body(text[start + 1:end], text.count("\n", 0, start + 1) + 1, kernel)
+    kernel = Kernel(entry.group(1), _params(entry.group(2) or ""), from_triton="LLVM NVPTX Back-End" in ptx)
+    required = re.search(r"\.reqntid\s+([\d,\s]+)", entry.group(3))
+    if required:
+        kernel.threads = 1
+        for size in required.group(1).split(","):
+            kernel.threads *= int(size)
+    files = dict(re.findall(r'\.file\s+(\d+)\s+(?:"[^"]*"\s+)?"([^"]+)"', ptx))
+    _module_arrays(text, entries, kernel)
+    end = _matching(text, entry.end() - 1)
+    own_file = _body(text, entry.end(), end, kernel)
+    kernel.source_file = PurePosixPath(files[own_file]).name if own_file in files else None
     return kernel
 
 
@@ -71,27 +103,45 @@ def _matching(text: str, start: int) -> int:
     raise SimtError("unbalanced braces in the PTX")
 
 
-def _params(text: str) -> list[tuple[str, str, int]]:
+def _params(text: str) -> list[Parameter]:
     found = []
-    for kind, rest in re.findall(r"\.param\s+\.(\w+)([^,]*)", text):
-        size = SIZES.get(kind)
-        array = re.search(r"\[(\d+)\]", rest)
-        pname = re.findall(r"[\w$]+", rest.split("[")[0])[-1]
-        if size is None or array:
-            raise UnknownInstruction(f"parameter {pname}: structures are not supported (.param .{kind}{rest})")
-        found.append((pname, kind, size))
+    for kind, rest in re.findall(r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)([^,]*)", text):
+        name = re.findall(r"[\w$]+", rest.split("[")[0])[-1]
+        if kind not in SIZES or "[" in rest:
+            raise UnknownInstruction(f"parameter {name}: structures are not supported (.param .{kind}{rest.rstrip()})")
+        found.append(Parameter(name, kind, ".ptr" in rest))
     return found
 
 
-def _module_arrays(text: str, kernel: Kernel) -> None:
-    """Arrays declared outside the kernel: Triton's dynamic shared memory, shared and constant arrays."""
-    for match in re.finditer(r"\.extern\s+\.shared\s+(?:\.align\s+\d+\s+)?\.\w+\s+([\w$]+)\s*\[\s*\]", text):
-        kernel.dynamic_shared = match.group(1)
-    for match in re.finditer(r"^\s*(?:\.visible\s+|\.weak\s+)?\.shared\b([^;]*);", text, flags=re.M):
-        _array(match.group(1), kernel.shared, kernel, "shared_bytes")
-    initialised = r"\.(?:const|global)\s+(?:\.align\s+\d+\s+)?\.b8\s+([\w$]+)\[\d+\]\s*=\s*\{([^}]*)\}"
-    for match in re.finditer(initialised, text):
-        kernel.constants[match.group(1)] = bytes(int(v, 0) for v in match.group(2).split(","))
+def _module_arrays(text: str, entries: list, kernel: Kernel) -> None:
+    """Arrays declared outside the kernel: dynamic shared memory, shared arrays, constants and device variables."""
+    for declaration in re.findall(r"^\s*(?:\.(?:extern|visible|weak|common)\s+)*(\.(?:shared|const|global)\b[^;]*);",
+                                  text, flags=re.M):
+        space, rest = re.match(r"\.(\w+)(.*)", declaration, flags=re.S).groups()
+        head, _, values = rest.partition("=")
+        if space == "shared" and re.search(r"\[\s*\]\s*$", head):
+            kernel.dynamic_shared = re.search(r"([\w$]+)\s*\[", head).group(1)
+        elif space == "shared":
+            if not re.search(r"[\w$]+\s*\[", head):
+                continue
+            _array(head, kernel.shared, kernel, "shared_bytes")
+        else:
+            kernel.constants.update([_constant(head, values)])
+
+
+def _constant(head: str, values: str) -> tuple[str, bytes]:
+    kind, name, count = re.search(r"\.(\w+)\s+([\w$]+)\s*(?:\[\s*(\d+)\s*\])?\s*$", head).groups()
+    size = SIZES.get(kind)
+    if size is None:
+        raise UnknownInstruction(f"array {name} of .{kind}")
+    numbers = re.findall(r"-?0[xfFdD][0-9a-fA-F]+|-?\d+", values)
+    data = b"".join(_literal(n, size).to_bytes(size, "little") for n in numbers)
+    return name, data.ljust(size * int(count or 1), b"\0")
+
+
+def _literal(text: str, size: int) -> int:
+    value = int(text[2:], 16) if text[:2].lower() in ("0f", "0d") else int(text, 0)
+    return value % (1 << (8 * size))
 
 
 def _array(declaration: str, table: dict, kernel: Kernel, total: str) -> None:
@@ -103,44 +153,59 @@ def _array(declaration: str, table: dict, kernel: Kernel, total: str) -> None:
     setattr(kernel, total, offset + SIZES[kind] * int(count or 1))
 
 
-def _body(text: str, first_line: int, kernel: Kernel) -> None:
-    line, source_line = first_line, None
-    # Braces of nested scopes only group declarations here; operand braces have no newline or semicolon inside.
-    for raw in re.split(r"(?<=;)|(?<=:)(?=\s)|\n", re.sub(r"\{(?=\s*\n)|^\s*\}", " ", text, flags=re.M)):
-        statement = raw.strip().rstrip(";").strip()
-        if statement.startswith(".loc"):
-            source_line = int(statement.split()[2])
-        elif statement.endswith(":"):
-            kernel.labels[statement[:-1]] = len(kernel.instructions)
-        elif statement.startswith(".reg"):
-            _registers(statement, kernel)
-        elif statement.startswith(".shared"):
-            _array(statement[7:], kernel.shared, kernel, "shared_bytes")
-        elif statement.startswith(".local"):
-            _array(statement[6:], kernel.local, kernel, "local_bytes")
-        elif statement and not statement.startswith((".", "$L__tmp", "//")) and statement not in "{}":
-            kernel.instructions.append(_instruction(statement, line, source_line, len(kernel.instructions)))
-        elif statement.startswith((".branchtargets", ".callprototype")):
-            raise UnknownInstruction(f"PTX line {line}: {statement}")
-        line += raw.count("\n") + (0 if raw.endswith((";", ":")) else 1)
+def _body(text: str, start: int, end: int, kernel: Kernel) -> str | None:
+    """Fill in registers, arrays, labels and instructions; returns the number of the kernel's source file."""
+    own_file, source_line, label = None, None, None
+    line, at = text.count("\n", 0, start) + 1, start
+    for match in STATEMENT.finditer(text, start, end):
+        line, at = line + text.count("\n", at, match.start()), match.start()
+        if match["loc"]:
+            own_file, source_line = _location(match["loc"], own_file, source_line)
+        elif match["label"]:
+            label = match["label"]
+            kernel.labels[label] = len(kernel.instructions)
+        elif match["text"]:
+            statement = " ".join(match["text"].split())
+            directive, _, rest = statement.partition(" ")
+            if directive == ".reg":
+                _registers(rest, kernel)
+            elif directive in (".shared", ".local"):
+                _array(rest, getattr(kernel, directive[1:]), kernel, f"{directive[1:]}_bytes")
+            elif directive == ".branchtargets":
+                kernel.tables[label] = [target.strip() for target in rest.split(",")]
+            elif directive == ".pragma":
+                continue
+            else:
+                kernel.instructions.append(_instruction(statement, line, source_line, len(kernel.instructions)))
+    return own_file
 
 
-def _registers(statement: str, kernel: Kernel) -> None:
-    kind, names = re.match(r"\.reg\s+\.(\w+)\s+(.*)", statement).groups()
+def _location(loc: str, own_file: str | None, before: int | None) -> tuple[str, int | None]:
+    """The kernel's file (the first one named) and the innermost line in it of a chain of inlined calls."""
+    places = re.findall(r"(?:\.loc|inlined_at)\s+(\d+)\s+(\d+)", loc)
+    own_file = own_file or places[0][0]
+    called = re.search(r"called_at (\d+)", loc)
+    lines = [int(number) for file, number in places if file == own_file]
+    if called and places[0][0] != own_file:
+        lines.append(int(called.group(1)))
+    return own_file, next((number for number in lines if number), before)  # line 0: the compiler's own, no line
+
+
+def _registers(declaration: str, kernel: Kernel) -> None:
+    kind, names = re.match(r"\.(\w+)\s+(.*)", declaration).groups()
+    if kind != "pred" and kind not in SIZES:
+        raise UnknownInstruction(f"registers of type .{kind}")
+    size = 0 if kind == "pred" else SIZES[kind]
     for name in names.split(","):
         ranged = re.match(r"\s*(%?[\w$]+)<(\d+)>", name)
-        size = 0 if kind == "pred" else SIZES[kind]
-        if ranged:
-            kernel.registers.update({f"{ranged.group(1)}{i}": size for i in range(int(ranged.group(2)))})
-        else:
-            kernel.registers[name.strip()] = size
+        found = [f"{ranged.group(1)}{i}" for i in range(int(ranged.group(2)))] if ranged else [name.strip()]
+        kernel.registers.update(dict.fromkeys(found, size))
 
 
 def _instruction(statement: str, line: int, source_line, index: int) -> Instruction:
-    match = re.match(r"(?:@(!?)(%?[\w$]+)\s+)?([a-z][\w.:]*)\s*(.*)$", statement, flags=re.S)
+    match = re.match(r"(?:@(!?)(%?[\w$]+)\s+)?([a-z][\w.:]*)\s*(.*)$", statement)
     if not match:
         raise UnknownInstruction(f"PTX line {line}: cannot read {statement!r}")
     negated, predicate, opcode, rest = match.groups()
-    operands = [part.strip() for part in re.findall(r"\{[^}]*\}|\[[^\]]*\]|[^,\s][^,]*", rest)]
-    return Instruction(tuple(opcode.replace("::", "_").split(".")), operands, predicate, bool(negated), statement, line,
-                       source_line, index)
+    return Instruction(tuple(opcode.split(".")), [part.strip() for part in OPERAND.findall(rest)], predicate,
+                       bool(negated), statement, line, source_line, index)

@@ -1,8 +1,11 @@
 """What a run counted, per instruction and in total, also under Nsight Compute's metric names."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
+import numpy as np
 import pandas as pd
+
+MEASURES = ("executed", "lanes", "requests", "sectors", "bytes", "wavefronts", "conflicts", "divergent")
 
 
 @dataclass
@@ -12,15 +15,40 @@ class Count:
     text: str
     line: int
     source_line: int | None
-    kind: str = "other"
-    executed: int = 0  # warp instructions
+    kind: str = "arithmetic"  # or "global load", "shared store", "branch", "warp", "barrier", ...
+    executed: int = 0  # by a warp
     lanes: int = 0  # active lanes, summed
-    requests: int = 0  # warp accesses to global memory
-    sectors: int = 0  # 32-byte sectors they touched
+    requests: int = 0  # executions that touched memory
+    sectors: int = 0  # 32-byte sectors they touched, for global and local memory
     bytes: int = 0  # that lanes asked for
     wavefronts: int = 0  # passes through shared memory
-    conflicts: int = 0  # passes beyond the fewest possible
-    divergent: int = 0  # branches that split a warp
+    conflicts: int = 0  # passes beyond the fewest that a full warp needs
+    divergent: int = 0  # executions of a branch that split a warp
+
+    @property
+    def sectors_per_request(self) -> float | None:
+        return self.sectors / self.requests if self.requests and self.sectors else None
+
+
+@dataclass
+class Access:
+    """What the lanes of a warp touched in one step."""
+
+    space: str
+    addresses: np.ndarray  # (32,)
+    size: int  # bytes
+
+
+@dataclass
+class TraceStep:
+    """One instruction of the traced warp. Values are those after it ran."""
+
+    text: str
+    line: int
+    source_line: int | None
+    active: np.ndarray  # (32,) which lanes ran it
+    registers: dict[str, np.ndarray]  # (32,) each
+    access: Access | None = None
 
 
 @dataclass
@@ -28,28 +56,30 @@ class Report:
     """The counts of a run. `counts[i]` belongs to instruction i of the PTX."""
 
     kernel: str
+    source_file: str | None
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     counts: list[Count] = field(repr=False)
-    trace: list | None = field(default=None, repr=False)
+    trace: list[TraceStep] = field(default_factory=list, repr=False)
+    races: list[str] = field(default_factory=list)
 
-    def _sum(self, what: str, *kinds: str) -> int:
-        return sum(getattr(c, what) for c in self.counts if not kinds or c.kind in kinds)
+    def _sum(self, measure: str) -> int:
+        return sum(getattr(c, measure) for c in self.counts)
 
     @property
     def instructions(self) -> int:
-        """Executed warp instructions."""
+        """PTX instructions that warps executed. The GPU's own count is of machine instructions, which differ."""
         return self._sum("executed")
 
     @property
     def requests(self) -> int:
-        """Warp-wide accesses to global memory, loads and stores."""
-        return self._sum("requests")
+        """Accesses of warps to global memory: loads, stores, atomics, asynchronous copies."""
+        return sum(c.requests for c in self.counts if c.kind.startswith("global"))
 
     @property
     def sectors(self) -> int:
-        """32-byte sectors that these requests touched."""
-        return self._sum("sectors")
+        """32-byte sectors that these requests touched, each counted once a request."""
+        return sum(c.sectors for c in self.counts if c.kind.startswith("global"))
 
     @property
     def sectors_per_request(self) -> float:
@@ -57,44 +87,53 @@ class Report:
 
     @property
     def bank_conflicts(self) -> int:
-        """Passes through shared memory beyond one a request (two for 8-byte, four for 16-byte accesses)."""
+        """Passes through shared memory that exist only because lanes wanted different words of one bank."""
         return self._sum("conflicts")
 
     @property
     def divergent_branches(self) -> int:
+        """Executions of a branch by a warp whose lanes then went different ways."""
         return self._sum("divergent")
 
     @property
     def efficiency(self) -> float:
-        """Bytes that lanes asked for over the bytes of the sectors that were moved for global memory."""
-        asked = self._sum("bytes", "global load", "global store", "global atomic")
+        """Bytes that lanes asked for in global memory, over the bytes of the sectors they touched."""
+        asked = sum(c.bytes for c in self.counts if c.kind.startswith("global"))
         return asked / (32 * self.sectors) if self.sectors else 1.0
 
     def of(self, kind: str) -> Count:
-        """All instructions of a kind ("global load", "shared store", ...) added up."""
+        """All instructions of a kind ("global load", "shared store", "local load", ...) added up."""
         total = Count(kind, 0, None, kind)
         for c in self.counts:
             if c.kind == kind:
-                for name in list(vars(c))[4:]:  # all that is counted
-                    setattr(total, name, getattr(total, name) + getattr(c, name))
+                for measure in MEASURES:
+                    setattr(total, measure, getattr(total, measure) + getattr(c, measure))
         return total
 
     def table(self) -> pd.DataFrame:
-        """One row for each instruction that ran."""
-        rows = [vars(c) | {"sectors_per_request": c.sectors / c.requests if c.requests else None}
-                for c in self.counts if c.executed]
-        return pd.DataFrame(rows)
+        """One row for each instruction that ran, in the order of the PTX."""
+        rows = [vars(c) | {"sectors_per_request": c.sectors_per_request} for c in self.counts if c.executed]
+        names = [f.name for f in fields(Count)]
+        table = pd.DataFrame(rows, columns=[*names, "sectors_per_request"])
+        return table.astype({"source_line": "Int64"})
 
-    def summary(self) -> dict[str, float]:
-        """Totals under the names that Nsight Compute gives them."""
-        load, store = self.of("global load"), self.of("global store")
-        shared_load, shared_store = self.of("shared load"), self.of("shared store")
-        return {
-            "smsp__inst_executed.sum": self.instructions,
-            "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum": load.requests,
-            "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": load.sectors,
-            "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum": store.requests,
-            "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum": store.sectors,
-            "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum": shared_load.conflicts,
-            "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum": shared_store.conflicts,
-        }
+    def by_kind(self) -> pd.DataFrame:
+        """One row for each kind of instruction."""
+        kinds = dict.fromkeys(c.kind for c in self.counts if c.executed)
+        return pd.DataFrame([{"kind": kind} | {m: getattr(self.of(kind), m) for m in MEASURES} for kind in kinds])
+
+    def summary(self) -> pd.Series:
+        """Totals under the names that Nsight Compute gives them (`ncu --metrics`)."""
+        out = {}
+        for kind, name in (("global load", "global_op_ld"), ("global store", "global_op_st"),
+                           ("global async copy", "global_op_ldgsts"), ("global atomic", "global_op_atom"),
+                           ("global reduction", "global_op_red"), ("local load", "local_op_ld"),
+                           ("local store", "local_op_st")):
+            count = self.of(kind)
+            out[f"l1tex__t_requests_pipe_lsu_mem_{name}.sum"] = count.requests
+            out[f"l1tex__t_sectors_pipe_lsu_mem_{name}.sum"] = count.sectors
+        for kind, name in (("shared load", "ld"), ("shared store", "st")):
+            count = self.of(kind)
+            out[f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{name}.sum"] = count.conflicts
+            out[f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{name}.sum"] = count.wavefronts
+        return pd.Series(out, name=self.kernel)

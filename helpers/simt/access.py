@@ -1,0 +1,225 @@
+"""Loads, stores, atomics and asynchronous copies: which bytes each lane touches, and what that costs its warp."""
+
+import re
+
+import numpy as np
+
+from helpers.simt import memory
+from helpers.simt.instructions import allow
+from helpers.simt.operands import names_in, reader, symbol_address, unknown, writer
+from helpers.simt.ptx import SIZES
+
+SPACES = ("global", "shared", "local", "const", "param")
+# Parts of an opcode that change no value here: ordering (memory is always coherent) and advice to caches.
+HINTS = {"volatile", "relaxed", "acquire", "release", "acq_rel", "weak", "cta", "gpu", "sys", "cluster", "nc", "ca", "cg",
+         "cs", "cv", "lu", "wb", "wt", *SPACES, "shared::cta"}
+VECTORS = {"v2": 2, "v4": 4, "v8": 8}
+
+
+def decode(instruction, kernel):
+    """(kind for the counts, function that executes it) of an instruction that touches memory, or None."""
+    build = BUILDERS.get(instruction.name)
+    return build(instruction, kernel) if build else None
+
+
+def space_of(instruction) -> str:
+    """ "global", "shared", ..., or "generic" where each address says for itself."""
+    return next((p.split("::")[0] for p in instruction.parts if p.split("::")[0] in SPACES), "generic")
+
+
+def address(instruction, kernel, text: str):
+    """`[register+offset]` as a function machine -> (lanes,) uint64 addresses in the instruction's space."""
+    match = re.fullmatch(r"\[\s*([\w$%.]+)\s*(?:\+\s*(-?(?:0[xX])?[0-9a-fA-F]+))?\s*\]", text)
+    if not match:
+        raise unknown(instruction, f"address {text}")
+    base, offset = match.group(1), int(match.group(2) or "0", 0)
+    if base in kernel.registers:
+        get = reader(instruction, kernel, base, np.uint64 if kernel.registers[base] == 8 else np.uint32)
+    elif symbol_address(kernel, base) is not None:
+        get = reader(instruction, kernel, base, np.uint64)
+    else:
+        raise unknown(instruction, f"address {text}")
+    shift = np.array(offset % 2**64, np.uint64)
+    return lambda m: np.broadcast_to(get(m), m.lanes).astype(np.uint64) + shift
+
+
+def _hints(instruction, *known):
+    """Check the opcode's parts: every one of them must be known."""
+    rest = [p for p in instruction.parts[1:-1] if not re.fullmatch(r"L[12]::[\w:]+", p)]
+    allow(type(instruction)(**{**vars(instruction), "parts": (instruction.name, *rest, "")}), HINTS, *known)
+
+
+def _element(instruction):
+    """(type to register, unsigned type in memory, count, type that the array must hold or None)."""
+    kind = instruction.parts[-1]
+    if kind not in SIZES or kind.endswith("x2"):
+        raise unknown(instruction, f"type .{kind}")
+    size = SIZES[kind]
+    count = next((VECTORS[p] for p in instruction.parts if p in VECTORS), 1)
+    dtype = np.dtype(f"{'i' if kind[0] == 's' else 'u'}{size}")
+    checked = kind if kind[0] == "f" or (kind[0] in "us" and size > 1 and count == 1) else None
+    return dtype, np.dtype(f"u{size}"), count, checked
+
+
+def _load(instruction, kernel):
+    if space_of(instruction) == "param":
+        return "parameter", _load_parameter(instruction, kernel)
+    _hints(instruction, VECTORS)
+    dtype, raw, count, typed = _element(instruction)
+    targets = [writer(instruction, kernel, name, dtype) for name in names_in(instruction.operands[0])]
+    if len(targets) != count:
+        raise unknown(instruction, f"{len(targets)} destinations")
+    where = address(instruction, kernel, instruction.operands[1])
+    space = space_of(instruction)
+
+    def step(m, lanes):
+        addresses = where(m)
+        values = m.load(instruction, space, addresses, lanes, raw, count, typed).view(dtype)
+        if lanes is None:
+            full = values
+        else:
+            full = np.zeros((m.lanes, count), dtype)
+            full[lanes] = values
+        for i, write in enumerate(targets):
+            write(m, full[:, i], lanes)
+    return f"{space} load", step
+
+
+def _load_parameter(instruction, kernel):
+    dtype, raw, count, _ = _element(instruction)
+    match = re.fullmatch(r"\[\s*([\w$]+)\s*(?:\+\s*(\d+))?\s*\]", instruction.operands[1])
+    names = [p.name for p in kernel.params]
+    if not match or match.group(1) not in names or match.group(2) not in (None, "0") or count > 1:
+        raise unknown(instruction, "parameter")
+    number = names.index(match.group(1))
+    write = writer(instruction, kernel, names_in(instruction.operands[0])[0], dtype)
+
+    def step(m, lanes):
+        write(m, m.params[number][: raw.itemsize].view(dtype)[0], lanes)
+    return step
+
+
+def _store(instruction, kernel):
+    _hints(instruction, VECTORS)
+    _, raw, count, typed = _element(instruction)
+    sources = [reader(instruction, kernel, name, raw) for name in names_in(instruction.operands[1])]
+    if len(sources) != count:
+        raise unknown(instruction, f"{len(sources)} values")
+    where = address(instruction, kernel, instruction.operands[0])
+    space = space_of(instruction)
+
+    def step(m, lanes):
+        values = np.stack([np.broadcast_to(get(m), m.lanes) for get in sources], axis=1)
+        m.store(instruction, space, where(m), lanes, values if lanes is None else values[lanes], typed)
+    return f"{space} store", step
+
+
+# ------------------------------------------------------------------------------------------------ atomics
+
+
+def _wrapping_increment(old, limit):
+    return np.where(old >= limit, old.dtype.type(0), old + old.dtype.type(1))
+
+
+def _wrapping_decrement(old, limit):
+    return np.where((old == 0) | (old > limit), limit, old - old.dtype.type(1))
+
+
+ATOMICS = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
+           "xor": np.bitwise_xor, "exch": lambda old, new: new, "inc": _wrapping_increment, "dec": _wrapping_decrement}
+
+
+def _atomic(instruction, kernel):
+    """atom d, [a], b[, c] and red [a], b: lanes that share an address take turns in the order of their numbers."""
+    name = next((p for p in instruction.parts[1:] if p in {*ATOMICS, "cas"}), None)
+    kind = instruction.parts[-1]
+    if name is None or kind not in SIZES or kind.endswith(("x2", "16")):
+        raise unknown(instruction)
+    _hints(instruction, ATOMICS, {"cas"})
+    signed = kind[0] == "s" or (kind[0] == "f")
+    dtype = np.dtype(f"{kind[0] if signed else 'u'}{SIZES[kind]}".replace("s", "i"))
+    returns = instruction.name == "atom"
+    where_text, *value_texts = instruction.operands[1:] if returns else instruction.operands
+    write = writer(instruction, kernel, instruction.operands[0], dtype) if returns else None
+    where, space = address(instruction, kernel, where_text), space_of(instruction)
+    values = [reader(instruction, kernel, text, dtype) for text in value_texts]
+    raw, typed = np.dtype(f"u{dtype.itemsize}"), kind if kind[0] == "f" else None
+
+    def combine(old, *new):
+        if name == "cas":
+            return np.where(old == new[0], new[1], old)
+        return ATOMICS[name](old, new[0]).astype(dtype)
+
+    def step(m, lanes):
+        addresses = where(m)
+        active = np.arange(m.lanes) if lanes is None else np.flatnonzero(lanes)
+        new = [np.broadcast_to(get(m), m.lanes) for get in values]
+        result = np.zeros(m.lanes, dtype)
+        m.count(instruction, space, addresses, lanes, dtype.itemsize)
+        for turn in _turns(m.unique_places(space, addresses[active], active)):
+            now = np.zeros(m.lanes, bool)
+            now[active[turn]] = True
+            old = m.load(instruction, space, addresses, now, raw, 1, typed, atomic=True)[:, 0].view(dtype)
+            result[now] = old
+            m.store(instruction, space, addresses, now,
+                    combine(old, *(v[now] for v in new))[:, None].view(raw), typed, atomic=True)
+        if returns:
+            write(m, result, lanes)
+    return f"{space} {'atomic' if returns else 'reduction'}", step
+
+
+def _turns(places: np.ndarray):
+    """Positions in groups: no place occurs twice in a group, and a place's positions come in order."""
+    order = np.argsort(places, kind="stable")
+    ranked = places[order]
+    starts = np.flatnonzero(np.r_[True, ranked[1:] != ranked[:-1]])
+    turn = np.arange(len(places)) - np.repeat(starts, np.diff(np.r_[starts, len(places)]))
+    for number in range(turn.max() + 1):
+        yield np.sort(order[turn == number])
+
+
+# ------------------------------------------------------------------------------------------------ copies, address spaces
+
+
+def _async_copy(instruction, kernel):
+    """cp.async: global to shared memory; what arrives is seen only after a wait_group (here: never earlier)."""
+    if "commit_group" in instruction.parts:
+        return "other", lambda m, lanes: m.commit_copies(lanes)
+    if "wait_group" in instruction.parts or "wait_all" in instruction.parts:
+        pending = int(instruction.operands[0]) if "wait_group" in instruction.parts else 0
+        return "other", lambda m, lanes: m.wait_copies(lanes, pending)
+    if instruction.parts[1] != "async" or instruction.parts[2] not in ("ca", "cg") or "bulk" in instruction.parts:
+        raise unknown(instruction)
+    _hints(instruction, {"async"})
+    target, source, size, *filled = instruction.operands
+    size = int(size, 0)
+    to, start = address(instruction, kernel, target), address(instruction, kernel, source)
+    if len(filled) > 1:
+        raise unknown(instruction, "cache policy")
+    taken = reader(instruction, kernel, filled[0], np.uint32) if filled else None
+
+    def step(m, lanes):
+        m.copy(instruction, to(m), start(m), lanes, size, taken(m) if taken else None)
+    return "global async copy", step
+
+
+def _convert_address(instruction, kernel):
+    """cvta: between the addresses of one space and generic ones."""
+    parts = set(instruction.parts[1:-1]) - {"to"}
+    space = space_of(instruction)
+    if parts != {space} or space not in ("global", "shared", "local", "const"):
+        raise unknown(instruction)
+    slot = {"shared": memory.SHARED_SLOT, "local": memory.LOCAL_SLOT}.get(space)
+    base = np.uint64(memory.address_of(slot) if slot else 0)
+    dtype = np.dtype(f"u{SIZES[instruction.parts[-1]]}")
+    target, source = instruction.operands
+    write, get = writer(instruction, kernel, target, dtype), reader(instruction, kernel, source, dtype)
+    if dtype.itemsize < 8 and slot:
+        raise unknown(instruction, "32-bit generic addresses")
+    if "to" in instruction.parts:
+        return "other", lambda m, lanes: write(m, get(m) - base.astype(dtype), lanes)
+    return "other", lambda m, lanes: write(m, get(m) + base.astype(dtype), lanes)
+
+
+BUILDERS = {"ld": _load, "ldu": _load, "st": _store, "atom": _atomic, "red": _atomic, "cp": _async_copy,
+            "cvta": _convert_address}
