@@ -28,6 +28,10 @@ METRICS = {
     "shared_load_conflicts": "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
     "shared_store_conflicts": "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
 }
+OCCUPANCY = {  # percent of the warp slots of an SM
+    "achieved_percent": "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "theoretical_percent": "sm__maximum_warps_per_active_cycle_pct",
+}
 
 
 def why_not() -> str | None:
@@ -39,17 +43,18 @@ def why_not() -> str | None:
     return None
 
 
-def count(launches) -> list[dict[str, int]]:
-    """The METRICS of each launch (kernel, grid, block, args), in order; tensors among args keep shape and dtype only.
+def count(launches, metrics=METRICS) -> list[dict[str, float]]:
+    """The metrics (name -> Nsight Compute's) of each launch (kernel, grid, block, args[, shared_bytes]), in order.
 
-    Raises RuntimeError, saying why, where launches cannot be counted.
+    Of tensors among args only shape and dtype are kept. Raises RuntimeError, saying why, where nothing can be counted.
     """
     reason = why_not()
     if reason:
         raise RuntimeError(reason)
     described = [{"source": str(k.source), "name": k.name, "options": k.options, "grid": grid, "block": block,
-                  "args": [_described(a) for a in args]} for k, grid, block, args in launches]
-    return [dict(row) for row in _counted(json.dumps(described))]
+                  "args": [_described(a) for a in args], "shared_bytes": shared[0] if shared else 0}
+                 for k, grid, block, args, *shared in launches]
+    return [dict(row) for row in _counted(json.dumps(described), tuple(metrics.items()))]
 
 
 def counts_or_recorded():
@@ -71,12 +76,12 @@ def _described(arg):
 
 
 @functools.cache
-def _counted(described: str) -> list[dict[str, int]]:
+def _counted(described: str, metrics) -> list[dict[str, float]]:
     names = "|".join(sorted({launch["name"] for launch in json.loads(described)}))
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         file.write(described)
         file.flush()
-        command = ["ncu", "--csv", "--clock-control", "none", "--metrics", ",".join(METRICS.values()),
+        command = ["ncu", "--csv", "--clock-control", "none", "--metrics", ",".join(name for _, name in metrics),
                    "--kernel-name", f"regex:^({names})$", sys.executable, "-m", "helpers.nsight", file.name]
         path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
         done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=os.environ | {"PYTHONPATH": path})
@@ -84,21 +89,22 @@ def _counted(described: str) -> list[dict[str, int]]:
     if "ERR_NVGPUCTRPERM" in output:
         raise RuntimeError("this user may not read the GPU's counters (ERR_NVGPUCTRPERM): ask the administrator to "
                            "allow profiling for all users, see developer.nvidia.com/ERR_NVGPUCTRPERM")
-    counted = parse(output)
+    counted = parse(output, dict(metrics))
     if len(counted) != len(json.loads(described)):
         raise RuntimeError(f"ncu counted {len(counted)} launches of {len(json.loads(described))}:\n{output[-1500:]}")
     return counted
 
 
-def parse(output: str) -> list[dict[str, int]]:
-    """The METRICS of each launch in ncu's CSV output, in order."""
-    short = {metric: name for name, metric in METRICS.items()}
+def parse(output: str, metrics=METRICS) -> list[dict[str, float]]:
+    """The metrics of each launch in ncu's CSV output, in order; whole numbers as int."""
+    short = {metric: name for name, metric in metrics.items()}
     lines = output.splitlines()
     start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
     by_launch = {}
     for row in csv.DictReader(io.StringIO("\n".join(lines[start:]))):
         if row.get("Metric Name") in short:
-            value = int(float(row["Metric Value"].replace(",", "")))
+            value = float(row["Metric Value"].replace(",", ""))
+            value = int(value) if value.is_integer() else value
             by_launch.setdefault(int(row["ID"]), {})[short[row["Metric Name"]]] = value
     return [by_launch[i] for i in sorted(by_launch)]
 
@@ -109,7 +115,8 @@ def launch_all(described: list[dict]) -> None:
         args = [torch.zeros(a["shape"], dtype=getattr(torch, a["dtype"].removeprefix("torch.")), device="cuda")
                 if isinstance(a, dict) else a for a in launch["args"]]
         grid, block = (tuple(s) if isinstance(s, list) else s for s in (launch["grid"], launch["block"]))
-        CudaKernel(launch["source"], launch["name"], launch["options"]).launch(grid, block, *args)
+        kernel = CudaKernel(launch["source"], launch["name"], launch["options"])
+        kernel.launch(grid, block, *args, shared_bytes=launch["shared_bytes"])
     torch.cuda.synchronize()
 
 

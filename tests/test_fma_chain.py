@@ -18,6 +18,7 @@ from helpers.kernels.fma_chain import (
     fma_chain_traffic_bytes,
     fma_resident,
     fma_resident_kernel,
+    unrolled,
 )
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
@@ -91,19 +92,20 @@ def test_a_and_b_are_rounded_to_float32_once(device):
     (lambda x: fma_chain(x, 1.0, 1.0, 2.0), TypeError, "n must be an int, got float"),
     (lambda x: fma_chain(x, 1.0, 1.0, -1), ValueError, "n must not be negative, got -1"),
     (lambda x: fma_chain(x.requires_grad_(), 1.0, 1.0, 1), ValueError, "requires grad"),
-    (lambda x: fma_resident(x, 1.0, 1.0, 1, programs=0), ValueError, "programs must be at least 1"),
+    (lambda x: fma_resident(x, 1.0, 1.0, 1, programs=0), ValueError, "programs must be 1 to 1048576, got 0"),
     (lambda x: fma_resident(x, 1.0, 1.0, 1, programs=1, elements_per_thread=3), ValueError, "1, 2, 4 or 8, got 3"),
-    (lambda x: fma_resident(x, 1.0, 1.0, 1, programs=2, placement=torch.zeros(2)), ValueError, "int32 tensor of 2"),
+    (lambda x: fma_resident(x, 1.0, 1.0, 1, programs=2, where=torch.zeros(2)), ValueError, r"int64 tensor of shape \(2, 3\)"),
 ])
 def test_bad_input(call, error, message, device):
     with pytest.raises(error, match=message):
         call(torch.zeros(4, device=device))
 
 
-def compiled(n, early, elements=1, target="sm_90"):
+def compiled(n, early, elements=1, target="sm_90", unroll=None, wide=False):
     x = torch.empty(1 << 20)
-    return compile_kernel(fma_resident_kernel, x, x, x.int(), x.numel(), 0.9, 0.1, target=target, num_warps=NUM_WARPS,
-                          N=n, UNROLL=UNROLL, BLOCK=THREADS * elements, EARLY=early, PLACE=False)
+    return compile_kernel(fma_resident_kernel, x, x, x, x.numel(), 0.9, 0.1, target=target, num_warps=NUM_WARPS,
+                          N=n, UNROLL=unroll or unrolled(n), BLOCK=THREADS * elements, EARLY=early, WIDE=wide,
+                          WHERE=False)
 
 
 def ffmas(sass):
@@ -122,7 +124,8 @@ def test_the_chain_is_really_there(early, target):
 
 
 def test_long_chains_are_a_loop_of_unrolled_pieces():
-    assert len(ffmas(compiled(8 * UNROLL, True).sass)) == UNROLL
+    assert len(ffmas(compiled(2048, True).sass)) == unrolled(2048) == 1024
+    assert unrolled(512) == 256 and unrolled(1) == 32 and unrolled(10**6) == 1024
 
 
 def test_four_elements_are_four_chains():
@@ -137,6 +140,10 @@ def test_early_load_stands_before_the_chain():
     assert len(loads) == 2 and loads[-1] < chain[0]
     plain = compiled(512, False).sass.splitlines()
     assert sum("LDG" in line for line in plain) == 1
+    # in one piece of 512, and with 64-bit offsets, the compiler moves the load down to shortly before its use
+    sunk = compiled(512, True, unroll=512, wide=True).sass.splitlines()
+    load = max(i for i, line in enumerate(sunk) if "LDG" in line)
+    assert 50 < sum("FFMA" in line for line in sunk[load:]) < 200
 
 
 def test_counting():
@@ -155,19 +162,34 @@ def test_twice_the_chain_takes_twice_the_time():
     assert fma_chain_flops(x.numel(), 2000) / (long * 1e-6) < peak
 
 
+@pytest.mark.parametrize("early", [False, True])
+def test_wide_offsets_give_the_same(early, device):
+    x = torch.randn(1031, device=device)
+    narrow, wide = (fma_resident(x, 0.9, 0.1, 7, programs=2, early=early, wide=w) for w in (False, True))
+    assert torch.equal(narrow, wide)
+
+
 @pytest.mark.gpu
-def test_placement_is_read_back():
+def test_more_than_2_31_elements():
+    x = torch.zeros(2**31 + 5, dtype=torch.float16, device="cuda")
+    for out in (fma_chain(x, 1.0, 1.0, 3), fma_resident(x, 1.0, 1.0, 3, programs=1000)):
+        assert bool((out == 3).all())
+
+
+@pytest.mark.gpu
+def test_where_is_read_back():
     sms = torch.cuda.get_device_properties().multi_processor_count
-    placement = torch.full((2 * sms,), -1, dtype=torch.int32, device="cuda")
+    where = torch.full((2 * sms, 3), -1, dtype=torch.int64, device="cuda")
     x = torch.randn(1 << 20, device="cuda")
-    out = fma_resident(x, 0.9, 0.1, 600, programs=2 * sms, placement=placement)
+    out = fma_resident(x, 0.9, 0.1, 600, programs=2 * sms, where=where)
     assert_matches(out, fma_chain_reference(x, 0.9, 0.1, 600), scale=8)
-    assert 0 <= int(placement.min()) and int(placement.max()) < sms
-    assert len(placement.unique()) > sms // 2
+    sm, began, ended = where.unbind(1)
+    assert 0 <= int(sm.min()) and int(sm.max()) < sms and len(sm.unique()) > sms // 2
+    assert (ended > began).all() and int(ended.max() - began.min()) < 10**9
 
 
-def test_recorded_mode_has_no_placement():
+def test_without_a_gpu_there_is_no_where():
     if mode.is_live():
         pytest.skip("this machine has SMs to name")
     with pytest.raises(ValueError, match="on the GPU"):
-        fma_resident(torch.zeros(4), 1.0, 1.0, 1, programs=2, placement=torch.zeros(2, dtype=torch.int32))
+        fma_resident(torch.zeros(4), 1.0, 1.0, 1, programs=2, where=torch.zeros(2, 3, dtype=torch.int64))

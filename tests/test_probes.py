@@ -15,21 +15,22 @@ from helpers.kernels.probes import (
     copy,
     pointer_chase,
     read_again,
+    sums_read,
 )
 
 
 @pytest.mark.parametrize("past_l1", [False, True])
-@pytest.mark.parametrize("size", [64, 4096, 16384])  # smaller than a tile, one tile, four
+@pytest.mark.parametrize("size", [64, 4096, 3 * 4096, 16384])  # smaller than a tile, one tile, three, four
 def test_read_again_reads_everything_as_often_as_it_says(size, past_l1, device):
     x = (torch.arange(3 * size) % 8).float().reshape(3, size).to(device)
     x[1, -1] = 100
-    total = 8 * 16384  # bytes for each program
-    expected = x.double().sum(1) * (total / 4 / size)
-    assert read_again(x, total, past_l1=past_l1).tolist() == expected.tolist()
+    total = 8 * 16384  # bytes for each program: 8 tiles
+    expected = torch.stack([x.repeat(1, 8 * 4096 // size + 1)[:, :8 * 4096].double().sum(1)])[0]
+    assert read_again(x, total, past_l1=past_l1).tolist() == expected.tolist() == sums_read(x, total).tolist()
 
 
 @pytest.mark.parametrize("x, total, message", [
-    (torch.zeros(2, 100), 16384, "power of two"),
+    (torch.zeros(2, 100), 16384, "multiple of 64"),
     (torch.zeros(2, 64).half(), 16384, "float32"),
     (torch.zeros(64, 2).t(), 16384, "contiguous"),
     (torch.zeros(2, 64), 1000, "multiple of 16384"),
@@ -68,7 +69,7 @@ def test_chase_refuses():
 
 
 @pytest.mark.parametrize("call", [
-    probes.fma_latency, lambda: probes.placement(1, 4), lambda: probes.warp_pair(0, 1),
+    probes.fma_latency, lambda: probes.busy(1, 4), lambda: probes.warp_pair(0, 1),
 ])
 def test_no_clock_without_a_gpu(call):
     if mode.is_live():
@@ -79,9 +80,9 @@ def test_no_clock_without_a_gpu(call):
 
 
 def test_probes_compile_to_what_they_are_for():
-    """8 chains of 32 in `busy` and `warp_pair`, one chain in `fma_latency`, a clock, loads of 8 bytes."""
+    """512 multiply-adds in a row in `busy` and `warp_pair`, one chain of 512 in `fma_latency`, a clock, loads."""
     fmas = {kernel.name: kernel.compiled("sm_90").sass.count("FFMA") for kernel in (BUSY, WARP_PAIR, FMA_LATENCY)}
-    assert fmas == {"busy": 256, "warp_pair": 256, "fma_latency": 64}
+    assert fmas == {"busy": 512, "warp_pair": 512, "fma_latency": 512}
     assert "CS2R" in FMA_LATENCY.compiled("sm_90").sass  # the clock
     assert CHASE.compiled("sm_90").sass.count("LDG.E.64") > 16
 
@@ -104,10 +105,10 @@ def test_fma_latency_is_about_four_cycles():
 
 @pytest.mark.gpu
 def test_every_warp_is_placed_and_a_block_stays_on_one_sm():
-    placed = probes.placement(8, 4)
-    for block in range(8):
-        assert len({sm for sm, b in zip(placed["sm"], placed["block"], strict=True) if b == block}) == 1
-    assert min(placed["slot"]) >= 0
+    out, sm, slot = probes.busy(8, 4)
+    assert (out == 8).all()
+    assert all(len(set(warps)) == 1 for warps in sm.reshape(8, 4).tolist())
+    assert int(slot.min()) >= 0
 
 
 @pytest.mark.gpu

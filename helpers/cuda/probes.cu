@@ -13,15 +13,16 @@ __device__ unsigned long long nanoseconds() {
     return t;
 }
 
-// CHAINS independent chains of `rounds` multiply-adds each. With 8 of them one warp always has an FMA that may issue.
+// CHAINS independent chains of `rounds` multiply-adds each, 512 / CHAINS at a time as straight-line code.
+// With 8 of them one warp always has an FMA that may issue.
 template <int CHAINS>
 __device__ float work(float x, float a, float b, int rounds) {
     float v[CHAINS];
     for (int c = 0; c < CHAINS; ++c) v[c] = x + c;
 #pragma unroll 1
-    for (int r = 0; r < rounds; r += 32)
+    for (int r = 0; r < rounds; r += 512 / CHAINS)
 #pragma unroll
-        for (int i = 0; i < 32; ++i)
+        for (int i = 0; i < 512 / CHAINS; ++i)
 #pragma unroll
             for (int c = 0; c < CHAINS; ++c) v[c] = fmaf(v[c], a, b);
     float sum = 0;
@@ -53,12 +54,12 @@ extern "C" __global__ void fma_latency(int rounds, float a, float b, float *out,
     }
 }
 
-// Every warp runs 8 chains. out: one value a thread; sm and slot: one value a warp.
-extern "C" __global__ void busy(int rounds, float a, float b, float *out, int *sm, int *slot) {
+// Every warp runs 8 chains from x. out: one value a thread; sm and slot: one value a warp.
+extern "C" __global__ void busy(int rounds, float x, float a, float b, float *out, int *sm, int *slot) {
     int thread = blockIdx.x * blockDim.x + threadIdx.x;
     sm[thread / 32] = sm_number();
     slot[thread / 32] = warp_slot();
-    out[thread] = work<8>(out[thread], a, b, rounds);
+    out[thread] = work<8>(x, a, b, rounds);
 }
 
 // Warps `first` and `second` of the block work at the same time; cycles: how long each of them took.

@@ -22,9 +22,7 @@ from helpers.kernels.inputs import check_tensors, launch_on
 
 BLOCK = 512
 NUM_WARPS = 4
-# Straight-line code up to here, a loop of it beyond. With 512 in one piece ptxas moves the "early" load down to about
-# 100 multiply-adds before its use, less than the memory's latency; it cannot move a load into a loop.
-UNROLL = 256
+UNROLL = 256  # of `fma_chain`: straight-line code up to here, a loop of it beyond
 THREADS = 32 * NUM_WARPS
 
 
@@ -67,28 +65,28 @@ def fma_chain_kernel(x_ptr, y_ptr, elements, a, b, N: tl.constexpr, UNROLL: tl.c
 
 
 @triton.jit
-def fma_resident_kernel(x_ptr, y_ptr, sm_ptr, elements, a, b, N: tl.constexpr, UNROLL: tl.constexpr,
-                        BLOCK: tl.constexpr, EARLY: tl.constexpr, PLACE: tl.constexpr):
-    first = tl.program_id(0).to(tl.int64) * BLOCK
+def fma_resident_kernel(x_ptr, y_ptr, where_ptr, elements, a, b, N: tl.constexpr, UNROLL: tl.constexpr,
+                        BLOCK: tl.constexpr, EARLY: tl.constexpr, WIDE: tl.constexpr, WHERE: tl.constexpr):
+    program = tl.program_id(0).to(tl.int64) if WIDE else tl.program_id(0)  # 64 bits cost instructions in every step
     stride = tl.num_programs(0) * BLOCK  # from one step of this program to its next
     lanes = tl.arange(0, BLOCK)
-    if PLACE:  # read the placement back: which SM runs this program
-        tl.store(sm_ptr + tl.program_id(0), tl.extra.cuda.smid())
+    if WHERE:  # read back which SM runs this program, and from when to when
+        tl.store(where_ptr + 3 * program, tl.extra.cuda.smid().to(tl.int64))
+        tl.store(where_ptr + 3 * program + 1, tl.extra.cuda.globaltimer())
     if EARLY:
-        ahead = tl.load(x_ptr + first + lanes, mask=first + lanes < elements)
-        for start in range(first, elements, stride):
+        ahead = tl.load(x_ptr + program * BLOCK + lanes, mask=program * BLOCK + lanes < elements)
+        for start in range(program * BLOCK, elements, stride):
             offsets = start + lanes  # (BLOCK,)
             x = ahead.to(tl.float32)
             ahead = tl.load(x_ptr + offsets + stride, mask=offsets + stride < elements)  # travels during the chain
             tl.store(y_ptr + offsets, fma_steps(x, a, b, N, UNROLL), mask=offsets < elements)
     else:
-        for start in range(first, elements, stride):
+        for start in range(program * BLOCK, elements, stride):
             offsets = start + lanes
             x = tl.load(x_ptr + offsets, mask=offsets < elements).to(tl.float32)
             tl.store(y_ptr + offsets, fma_steps(x, a, b, N, UNROLL), mask=offsets < elements)
-
-
-
+    if WHERE:
+        tl.store(where_ptr + 3 * program + 2, tl.extra.cuda.globaltimer())
 
 
 def fma_chain(x: torch.Tensor, a: float, b: float, n: int) -> torch.Tensor:
@@ -97,7 +95,9 @@ def fma_chain(x: torch.Tensor, a: float, b: float, n: int) -> torch.Tensor:
     Raises TypeError for another dtype, an a or b that is not a number, or an n that is not an int; ValueError for a
     negative n, the wrong device, or a tensor that requires grad.
     """
-    dense, y, a, b = _prepared("fma_chain", x, a, b, n)
+    a, b = _checked("fma_chain", x, a, b, n)
+    dense = x.contiguous()
+    y = torch.empty_like(dense)
     if dense.numel() == 0:
         return y
     if not mode.has_triton():
@@ -109,33 +109,46 @@ def fma_chain(x: torch.Tensor, a: float, b: float, n: int) -> torch.Tensor:
 
 
 def fma_resident(x, a, b, n, *, programs: int, early: bool = True, elements_per_thread: int = 1,
-                 unroll: int = UNROLL, placement: torch.Tensor | None = None) -> torch.Tensor:
+                 unroll: int | None = None, wide: bool = False, where: torch.Tensor | None = None) -> torch.Tensor:
     """The same values, by exactly `programs` programs of 4 warps that share all elements among them.
 
     With programs = SMs x m, spread evenly, each SMSP runs m warps. `elements_per_thread` (1, 2, 4 or 8) is the number
-    of independent chains of a thread. `placement`, an int32 tensor of `programs` elements (GPU only), receives the SM
-    that each program ran on. Raises as `fma_chain` does, and ValueError for programs < 1 or other elements_per_thread.
+    of independent chains of a thread. `where`, an int64 tensor (programs, 3) on the GPU, receives for each program its
+    SM and the nanoseconds at which it began and ended. `wide` computes offsets in 64 bits, as many elements need.
+    Raises as `fma_chain` does, and ValueError for other numbers of programs or elements_per_thread.
     """
-    dense, y, a, b = _prepared("fma_resident", x, a, b, n)
-    if programs < 1:
-        raise ValueError(f"fma_resident: programs must be at least 1, got {programs}")
+    a, b = _checked("fma_resident", x, a, b, n)
+    if not 1 <= programs <= 2**20:
+        raise ValueError(f"fma_resident: programs must be 1 to {2**20}, got {programs}")
     if elements_per_thread not in (1, 2, 4, 8):
         raise ValueError(f"fma_resident: elements_per_thread must be 1, 2, 4 or 8, got {elements_per_thread}")
-    if placement is not None and (placement.dtype != torch.int32 or placement.numel() != programs or not x.is_cuda):
-        raise ValueError(f"fma_resident: placement must be an int32 tensor of {programs} elements on the GPU")
+    if where is not None and (where.dtype != torch.int64 or tuple(where.shape) != (programs, 3) or not x.is_cuda):
+        raise ValueError(f"fma_resident: where must be an int64 tensor of shape ({programs}, 3) on the GPU")
+    block = THREADS * elements_per_thread
+    wide = wide or x.numel() + 2 * programs * block >= 2**31
+    dense = x.contiguous()
+    y = torch.empty_like(dense)
     if dense.numel() == 0:
         return y
     if not mode.has_triton():
         return fma_chain_reference(dense, a, b, n).to(x.dtype)
     with launch_on(x):
         fma_resident_kernel[(programs,)](
-            dense, y, y if placement is None else placement, dense.numel(), a, b, N=n, UNROLL=unroll,
-            BLOCK=THREADS * elements_per_thread, EARLY=early, PLACE=placement is not None, num_warps=NUM_WARPS)
+            dense, y, y if where is None else where, dense.numel(), a, b, N=n, UNROLL=unroll or unrolled(n),
+            BLOCK=block, EARLY=early, WIDE=wide, WHERE=where is not None, num_warps=NUM_WARPS)
     return y
 
 
-def _prepared(name, x, a, b, n):
-    """x without gaps, its output, and a and b as floats; raises for anything the kernels do not take."""
+def unrolled(n: int) -> int:
+    """How much of a chain stands as straight-line code: half of it, so that a loop remains, between 32 and 1024.
+
+    ptxas moves a load down to shortly before its use, less than the memory's latency away, but never into a loop.
+    """
+    return min(max(n // 2, 32), 1024)
+
+
+def _checked(name, x, a, b, n) -> tuple[float, float]:
+    """a and b as floats (Triton would make a constant of the int 1); raises for anything the kernels do not take."""
     check_tensors(name, x=x)
     for arg, value in (("a", a), ("b", b)):
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
@@ -144,5 +157,4 @@ def _prepared(name, x, a, b, n):
         raise TypeError(f"{name}: n must be an int, got {type(n).__name__}")
     if n < 0:
         raise ValueError(f"{name}: n must not be negative, got {n}")
-    dense = x.contiguous()
-    return dense, torch.empty_like(dense), float(a), float(b)  # floats: Triton makes a constant of the int 1
+    return float(a), float(b)

@@ -23,7 +23,7 @@ from helpers.kernels.inputs import check_rank, check_tensors, launch_on
 LINE_BYTES = 128  # a chase visits one address in every cache line
 READ_WARPS = 32
 READ_TILE = 4096  # float32 elements a step: 16 bytes for each of 1024 threads
-COPY_BLOCK = 4096
+COPY_BLOCK = 1024
 
 CHASE, FMA_LATENCY, BUSY, WARP_PAIR = (
     CudaKernel("probes.cu", name) for name in ("pointer_chase", "fma_latency", "busy", "warp_pair"))
@@ -51,14 +51,15 @@ def copy_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
 def read_again(x: torch.Tensor, bytes_per_program: int, *, past_l1: bool = False) -> torch.Tensor:
     """Program i reads row i of the float32 x (programs, slice) until it has read `bytes_per_program`; returns its sums.
 
-    The slice must be a power of two, `bytes_per_program` a multiple of 16 KiB. With one program per SM, x.shape[0] is
-    the number of SMs and each SM's working set is one row. `past_l1` caches in L2 only. Raises ValueError otherwise.
+    The slice must be a multiple of 64 elements, `bytes_per_program` a multiple of 16 KiB. With one program per SM,
+    x.shape[0] is the number of SMs and a row is an SM's working set. `past_l1` caches in L2 only. Raises ValueError
+    otherwise.
     """
     check_tensors("read_again", x=x)
     check_rank("read_again", "x", x, 2)
     programs, size = x.shape
-    if x.dtype != torch.float32 or not x.is_contiguous() or size < 1 or size & (size - 1):
-        raise ValueError(f"read_again: x must be contiguous float32 with a power of two of columns, got {x.dtype} "
+    if x.dtype != torch.float32 or not x.is_contiguous() or size < 1 or size % 64:
+        raise ValueError(f"read_again: x must be contiguous float32 with a multiple of 64 columns, got {x.dtype} "
                          f"{tuple(x.shape)}")
     steps, rest = divmod(bytes_per_program, 4 * READ_TILE)
     if rest or steps < 1:
@@ -66,10 +67,16 @@ def read_again(x: torch.Tensor, bytes_per_program: int, *, past_l1: bool = False
                          f"got {bytes_per_program}")
     sums = torch.empty(programs, device=x.device)
     if not mode.has_triton():
-        return sums.copy_(x.double().sum(1) * (steps * READ_TILE / size))
+        return sums.copy_(sums_read(x, bytes_per_program))
     with launch_on(x):
         read_kernel[(programs,)](x, sums, steps, SLICE=size, TILE=READ_TILE, PAST_L1=past_l1, num_warps=READ_WARPS)
     return sums
+
+
+def sums_read(x: torch.Tensor, bytes_per_program: int) -> torch.Tensor:
+    """What `read_again` must return, in float64."""
+    rounds, rest = divmod(bytes_per_program // 4, x.shape[1])
+    return rounds * x.double().sum(1) + x[:, :rest].double().sum(1)
 
 
 def copy(x: torch.Tensor) -> torch.Tensor:
@@ -83,7 +90,7 @@ def copy(x: torch.Tensor) -> torch.Tensor:
     if not mode.has_triton():
         return y.copy_(x)
     with launch_on(x):
-        copy_kernel[(triton.cdiv(x.numel(), COPY_BLOCK),)](x, y, x.numel(), BLOCK=COPY_BLOCK, num_warps=8)
+        copy_kernel[(triton.cdiv(x.numel(), COPY_BLOCK),)](x, y, x.numel(), BLOCK=COPY_BLOCK, num_warps=4)
     return y
 
 
@@ -141,26 +148,32 @@ def fma_latency(rounds: int = 1 << 16) -> float:
     return (whole - half) / (rounds - rounds // 2)
 
 
-def busy(out: torch.Tensor, warps_per_block: int, rounds: int, sm: torch.Tensor, slot: torch.Tensor) -> torch.Tensor:
-    """out.numel() / 32 warps in blocks of `warps_per_block`, each running 8 chains of `rounds` multiply-adds on `out`.
+class Busy(NamedTuple):
+    """`out`: one float32 a thread, 8.0 everywhere; `sm` and `slot`: where the hardware put each warp."""
 
-    `sm` and `slot`, int32 with one element a warp, receive the SM and the warp slot that each warp had.
-    Raises RuntimeError without a GPU.
+    out: torch.Tensor
+    sm: torch.Tensor
+    slot: torch.Tensor
+
+
+def busy(blocks: int, warps_per_block: int, rounds: int = 4096, *, into: Busy | None = None) -> Busy:
+    """Run `blocks` blocks whose warps all issue as fast as they can: 8 chains of `rounds` multiply-adds each.
+
+    The chains approach 1 and are added up, so that every thread ends with 8. `into` is the result of an earlier call
+    of this size to write into. Raises RuntimeError without a GPU.
     """
     _need_gpu("busy")
-    threads = 32 * warps_per_block
-    BUSY.launch(out.numel() // threads, threads, rounds, 0.5, 0.5, out, sm, slot)
-    return out
-
-
-def placement(blocks: int, warps_per_block: int, rounds: int = 4096) -> dict[str, list[int]]:
-    """Where the hardware put each warp of a launch: columns block, warp (in its block), sm, slot. Needs a GPU."""
-    _need_gpu("placement")
     warps = blocks * warps_per_block
-    sm, slot = (torch.full((warps,), -1, dtype=torch.int32, device="cuda") for _ in range(2))
-    busy(torch.ones(32 * warps, device="cuda"), warps_per_block, rounds, sm, slot)
-    return {"block": [w // warps_per_block for w in range(warps)], "warp": [w % warps_per_block for w in range(warps)],
-            "sm": sm.tolist(), "slot": slot.tolist()}
+    if into is None:
+        out = torch.full((32 * warps,), float("nan"), device="cuda")
+        into = Busy(out, *(torch.full((warps,), -1, dtype=torch.int32, device="cuda") for _ in range(2)))
+    BUSY.launch(blocks, 32 * warps_per_block, rounds, 0.25, 0.5, 0.5, *into)
+    return into
+
+
+def busy_flops(blocks: int, warps_per_block: int, rounds: int = 4096) -> int:
+    """Floating-point operations of `busy`, two for each multiply-add."""
+    return 2 * 8 * rounds * 32 * warps_per_block * blocks
 
 
 def warp_pair(first: int, second: int, warps: int = 8, rounds: int = 4096) -> float:
