@@ -12,10 +12,11 @@ ADVICE = "Triton has no package for this system, so this kernel cannot run here.
 
 
 class Unlaunchable:
-    """What `@triton.jit` returns here: it knows its source (`.fn`), and refuses to run."""
+    """What `@triton.jit` returns here: it knows its source (`.fn`) and options, and refuses to run."""
 
-    def __init__(self, fn):
+    def __init__(self, fn, **options):
         self.fn = fn
+        self.kwargs = options
         self.__name__ = fn.__name__
         self.__doc__ = fn.__doc__
         self.arg_names = list(inspect.signature(fn).parameters)
@@ -28,7 +29,7 @@ class Unlaunchable:
 
 
 def jit(fn=None, **options):
-    return Unlaunchable(fn) if fn is not None else lambda fn: Unlaunchable(fn)
+    return Unlaunchable(fn, **options) if fn is not None else lambda fn: Unlaunchable(fn, **options)
 
 
 def install() -> None:

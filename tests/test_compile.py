@@ -1,194 +1,148 @@
-"""Compiled here, for any target, in either mode: counts, specialisation, edits, errors, cache."""
+"""Compiled here, for any target, in either mode: counts, specialisation, edits, errors, the worker, results kept."""
 
 import gzip
+import itertools
+import json
+import linecache
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
 
+import nbformat
 import pytest
 import torch
 import triton
 import triton.language as tl
 
-from helpers import compile as module
-from helpers.compile import CompileError, compile_kernel, opcodes
+from helpers import compile as compiler
+from helpers import facts, no_triton
+from helpers.compile import CompileError, client, compile_kernel, opcodes, request, result, store
+from helpers.cuda import nvrtc
 from helpers.kernels.gelu import gelu_kernel, gelu_tail_kernel
 
-SCALE = tl.constexpr(3.0)
-PLAIN = 5
+ROOT = Path(__file__).parents[1]
 
 
-@triton.jit
-def add_one(v):
-    return v + 1
-
-
-@triton.jit
-def helper_kernel(x_ptr, n, BLOCK: tl.constexpr):
-    offsets = tl.arange(0, BLOCK)
-    tl.store(x_ptr + offsets, add_one(tl.load(x_ptr + offsets)) * SCALE, mask=offsets < n)
-
-
-@triton.jit
-def plain_global_kernel(x_ptr):
-    tl.store(x_ptr, PLAIN)
-
-
-@triton.jit
-def wrong_kernel(x_ptr, BLOCK: tl.constexpr):
-    offsets = tl.arange(0, BLOCK)
-    tl.store(x_ptr + offsets, not_defined_anywhere)  # noqa: F821
-
-
-def empty(n=16, dtype=torch.float32):
+def meta(n=16, dtype=torch.float32):
     return torch.empty(n, dtype=dtype, device="meta")
 
 
-@pytest.mark.parametrize("n, loads", [(10_000, 2), (9_999, 8), (9_992, 8), (16, 2)])
-def test_gelu_for_the_5090(n, loads):
+def cell(source: str, **names):
+    """What a cell with this source leaves behind: its last kernel, with `names` among the notebook's globals."""
+    source = textwrap.dedent(source)
+    file = f"<cell {hash(source)}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(True), file)
+    space = {"triton": triton, "tl": tl, "__name__": "__main__", **names}
+    exec(compile(source, file, "exec"), space)
+    return space[re.findall(r"^def (\w+)", source, flags=re.M)[-1]]
+
+
+def bits(value: float) -> str:
+    """A float32 as PTX stores it."""
+    return str(torch.tensor(value).view(torch.int32).item())
+
+
+def fp32(value: float) -> str:
+    """A float32 as PTX calculates with it."""
+    return f"0f{int(bits(value)):08X}"
+
+
+def ptx_of(kernel, *args, **constants) -> str:
+    return compile_kernel(kernel, *args, **constants).ptx
+
+
+# ------------------------------------------------------------------------------------------------ what comes out
+
+
+@pytest.mark.parametrize("n, accesses", [(10_000, 2), (9_999, 8), (9_992, 8), (16, 2)])
+def test_gelu_for_the_5090(n, accesses):
     """1024 elements over 128 threads: 8 single loads, or 2 vectors of 4 where n is a multiple of 16."""
-    compiled = compile_kernel(gelu_kernel, empty(n), empty(n), n, target="sm_120", num_warps=4, BLOCK=1024)
-    assert compiled.count("ld.global") == compiled.count("st.global") == loads
-    assert compiled.count("ex2.approx") == 8 and compiled.spill_bytes == 0 and compiled.shared_bytes == 0
-    assert 16 <= compiled.registers <= 64 and compiled.threads == 128
-    assert compiled.count_sass("LDG") == loads
-    assert compiled.evidence.line().startswith("compiled · for sm_120 by Triton")
+    compiled = compile_kernel(gelu_kernel, meta(n), meta(n), n, target="sm_120", num_warps=4, BLOCK=1024)
+    assert compiled.count("ld.global") == compiled.count("st.global") == accesses
+    assert compiled.count("ld.global.v4") == (2 if accesses == 2 else 0)
+    assert compiled.count("ex2.approx") == 8 and compiled.spill_bytes == compiled.stack_bytes == 0
+    assert compiled.shared_bytes == 0 and 16 <= compiled.registers <= 64 and compiled.threads == 128
+    assert (compiled.name, compiled.target, compiled.num_warps) == ("gelu_kernel", "sm_120", 4)
+    assert compiled.triton_version == triton.__version__
+    assert compiled.evidence.line().startswith(f"compiled · for sm_120 by Triton {triton.__version__} · ")
+
+
+def test_sass_agrees_with_ptx():
+    compiled = compile_kernel(gelu_kernel, meta(), meta(), 9_999, BLOCK=1024)
+    assert compiled.count_sass("LDG") == compiled.count_sass("STG.E") == 8 and compiled.count_sass("EXIT") >= 1
+    assert not re.search(r"/\* 0x|&\w+=|\?\w+", compiled.sass), "words that only the hardware reads"
 
 
 def test_full_blocks_are_vectorised_for_every_length():
-    compiled = compile_kernel(gelu_tail_kernel, empty(), empty(), 9_999, target="sm_120", BLOCK=1024)
+    compiled = compile_kernel(gelu_tail_kernel, meta(), meta(), 9_999, BLOCK=1024)
     assert compiled.count("ld.global.v4") == 2 and compiled.count("ld.global") == 2 + 8
 
 
-def test_a_shifted_view_loses_the_wide_loads():
-    x = torch.empty(10_001)
-    aligned = compile_kernel(gelu_kernel, x[4:], x[4:], 9_984, BLOCK=1024)
-    shifted = compile_kernel(gelu_kernel, x[1:], x[1:], 9_984, BLOCK=1024)
-    assert aligned.count("ld.global.v4") == 2 and shifted.count("ld.global.v4") == 0
+@pytest.mark.parametrize("target", [*facts.capabilities(), "RTX 5090", (9, 0), "sm_121a"])
+def test_every_target(target):
+    compiled = compile_kernel(gelu_kernel, meta(), meta(), 100, target=target, BLOCK=128)
+    assert re.search(rf"^\.target {compiled.target}a?$", compiled.ptx, flags=re.M) and compiled.registers > 0
+    assert compiled.count("ld.global") == 1
 
 
-@pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_90", (10, 0), "RTX 5090", "H100 SXM5", "sm_121"])
-def test_targets(target):
-    compiled = compile_kernel(gelu_kernel, empty(), empty(), 100, target=target, BLOCK=128)
-    assert f".target {compiled.target}" in compiled.ptx and compiled.count("ld.global") == 1
-
-
-@pytest.mark.parametrize("target", ["sm_60", "sm_999", "RTX 1234", (3, 5), "", None])
+@pytest.mark.parametrize("target", ["sm_60", "sm_999", "RTX 1234", (3, 5), "", None, 120, True])
 def test_unknown_targets(target):
-    with pytest.raises((ValueError, TypeError)):
-        compile_kernel(gelu_kernel, empty(), empty(), 100, target=target, BLOCK=128)
+    with pytest.raises(ValueError, match="RTX 5090|which target"):
+        compile_kernel(gelu_kernel, meta(), meta(), 100, target=target, BLOCK=128)
 
 
-def test_helpers_and_constants_are_found():
-    compiled = compile_kernel(helper_kernel, empty(64), 64, BLOCK=64, num_warps=1)
-    assert compiled.count("ld.global") >= 1 and "0f40400000" in compiled.ptx  # 3.0 as PTX writes it
+def test_shared_memory_and_shuffles_of_a_reduction():
+    kernel = cell("""
+        @triton.jit
+        def total(x_ptr, n, BLOCK: tl.constexpr):
+            o = tl.arange(0, BLOCK)
+            tl.store(x_ptr, tl.sum(tl.load(x_ptr + o, mask=o < n)))
+        """)
+    one, four = (compile_kernel(kernel, meta(), 9, BLOCK=1024, num_warps=warps) for warps in (1, 4))
+    assert one.shared_bytes == 0 and one.count("shfl.sync") == 5 and one.count("bar.sync") == 0
+    assert four.shared_bytes == 4 * 4 and four.count("bar.sync") >= 1
+    assert not re.search(r'\.file.*/', four.ptx), "folders of this machine"
 
 
-def define(body: str, name: str = "k", **names):
-    """A kernel as a notebook cell would define it."""
-    import linecache
-
-    source = f"@triton.jit\ndef {name}(x_ptr, n, BLOCK: tl.constexpr):\n" + body
-    file = f"<cell {hash(source)}>"
-    linecache.cache[file] = (len(source), None, source.splitlines(True), file)
-    space = {"triton": triton, "tl": tl, **names}
-    exec(compile(source, file, "exec"), space)
-    return space[name]
-
-
-BODY = "    o = tl.arange(0, BLOCK)\n    tl.store(x_ptr + o, h(tl.load(x_ptr + o)), mask=o < n)\n"
+def test_spills_are_ptxas_own(tmp_path):
+    spilling = compile_kernel(gelu_kernel, meta(), meta(), 9_999, BLOCK=4096, num_warps=1, maxnreg=32)
+    assert spilling.registers <= 32 and spilling.spill_bytes > 0 and spilling.stack_bytes > 0
+    (tmp_path / "k.ptx").write_text(spilling.ptx)
+    flags = ["-lineinfo", "-v", *(["--regAllocOptLevel=2"] if triton.__version__ >= "3.7" else [])]
+    command = [client.tool("ptxas-blackwell"), *flags, "--gpu-name=sm_120a", tmp_path / "k.ptx", "-o", tmp_path / "k"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    assert re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores", said).groups() == (
+        str(spilling.stack_bytes), str(spilling.spill_bytes))
 
 
-def test_an_edited_cell_and_an_edited_helper_are_compiled_as_edited():
-    counts = []
-    for helper in ("    return v + 1\n", "    return tl.exp(v)\n", "    return tl.exp(v) + tl.exp(v * 2)\n"):
-        source = f"@triton.jit\ndef h(v):\n{helper}"
-        import linecache
-
-        linecache.cache["<h>"] = (len(source), None, source.splitlines(True), "<h>")
-        space = {"triton": triton, "tl": tl}
-        exec(compile(source, "<h>", "exec"), space)
-        compiled = compile_kernel(define(BODY, h=space["h"]), empty(64), 64, BLOCK=64, num_warps=2)
-        counts.append(compiled.count("ex2"))
-    assert counts == [0, 1, 2]
-
-
-def test_a_constexpr_global_is_read_at_each_call():
-    body = "    tl.store(x_ptr, G)\n"
-    for value in (5.0, 7.0):
-        compiled = compile_kernel(define(body, G=tl.constexpr(value)), empty(), 1, BLOCK=1)
-        assert str(value).encode() and f"0f{torch.tensor(value).view(torch.int32).item():08X}" in compiled.ptx.replace(
-            str(torch.tensor(value).view(torch.int32).item()), f"0f{torch.tensor(value).view(torch.int32).item():08X}"
-        )
+def test_stages_cost_shared_memory():
+    kernel = cell("""
+        @triton.jit
+        def product(a, b, c, K, B: tl.constexpr):
+            o = tl.arange(0, B)
+            total = tl.zeros((B, B), tl.float32)
+            for k in range(0, K, B):
+                left = tl.load(a + o[:, None] * K + k + o[None, :])
+                right = tl.load(b + (k + o[:, None]) * B + o[None, :])
+                total = tl.dot(left, right, total)
+            tl.store(c + o[:, None] * B + o[None, :], total)
+        """)
+    half = meta(dtype=torch.float16)
+    shared = [compile_kernel(kernel, half, half, meta(), 1024, B=64, target="sm_80", num_stages=stages).shared_bytes
+              for stages in (2, 3, 4)]
+    assert shared[0] < shared[1] < shared[2]
+    compiled = compile_kernel(kernel, half, half, meta(), 1024, B=64, target="sm_80")
+    assert compiled.count("mma.sync") > 0 and compiled.count("cp.async") > 0
 
 
-def test_autotune_and_heuristics_are_looked_through():
-    tuned = triton.autotune([triton.Config({}, num_warps=2)], key=["n"], do_bench=lambda *a, **k: [1.0])(gelu_kernel)
-    assert compile_kernel(tuned, empty(), empty(), 9, BLOCK=128).count("ld.global") == 1
-
-
-def test_shared_memory_of_a_reduction():
-    kernel = define("    o = tl.arange(0, BLOCK)\n    tl.store(x_ptr, tl.sum(tl.load(x_ptr + o, mask=o < n)))\n")
-    one = compile_kernel(kernel, empty(), 9, BLOCK=1024, num_warps=1)
-    four = compile_kernel(kernel, empty(), 9, BLOCK=1024, num_warps=4)
-    assert one.shared_bytes == 0 and four.shared_bytes > 0
-    assert one.count("shfl.sync") == 5 and four.count("bar.sync") >= 1
-
-
-def test_spills_are_counted():
-    compiled = compile_kernel(gelu_kernel, empty(), empty(), 9_999, BLOCK=16384, num_warps=1)
-    assert compiled.spill_bytes > 0 and compiled.stack_bytes > 0
-    capped = compile_kernel(gelu_kernel, empty(), empty(), 9_999, BLOCK=4096, num_warps=1, maxnreg=32)
-    assert capped.registers <= 32 and capped.spill_bytes > 0
-
-
-@pytest.mark.parametrize("call, error, message", [
-    (lambda: compile_kernel(gelu_kernel, empty(), empty(), 5), TypeError, "missing BLOCK"),
-    (lambda: compile_kernel(gelu_kernel, empty(), empty(), 5, BLOCK=128, WIDTH=3), TypeError, "no parameter .*WIDTH"),
-    (lambda: compile_kernel(gelu_kernel, empty(), empty(), 5, 128, 7), TypeError, "takes 4 arguments"),
-    (lambda: compile_kernel(gelu_kernel, empty(), empty(), 5, 128, BLOCK=128), TypeError, "given twice"),
-    (lambda: compile_kernel(gelu_kernel, empty(), object(), 5, BLOCK=128), TypeError, "tensors and numbers"),
-    (lambda: compile_kernel(gelu_kernel, empty(), empty(), 5, BLOCK=128, num_warps=3), ValueError, "power of two"),
-    (lambda: compile_kernel(len, 5), TypeError, "@triton.jit"),
-    (lambda: compile_kernel(wrong_kernel, empty(), BLOCK=16), CompileError, "not_defined_anywhere is not defined"),
-    (lambda: compile_kernel(gelu_kernel, empty(), empty(), 5, BLOCK=100), CompileError, "power of 2"),
-    (lambda: compile_kernel(plain_global_kernel, empty()), CompileError, "global variable PLAIN"),
-])
-def test_errors(call, error, message, capfd):
-    with pytest.raises(error, match=message):
-        call()
-    assert capfd.readouterr().err == "", "nothing is printed besides"
-
-
-def test_error_names_the_readers_line():
-    first = wrong_kernel.fn.__code__.co_firstlineno
-    with pytest.raises(CompileError, match=rf"at {first - first + 1}|at \d+:\d+") as caught:
-        compile_kernel(wrong_kernel, empty(), BLOCK=16)
-    assert "tl.store(x_ptr + offsets, not_defined_anywhere)" in str(caught.value)
-
-
-def test_the_worker_survives_its_own_death():
-    compile_kernel(gelu_kernel, empty(), empty(), 5, BLOCK=256)
-    module._worker.process.kill()
-    module._worker.process.wait()
-    assert compile_kernel(gelu_kernel, empty(), empty(), 5, BLOCK=64, num_warps=2).registers > 0
-
-
-def test_cache_on_disk(tmp_path, monkeypatch):
-    monkeypatch.setenv("COURSE_CACHE", str(tmp_path))
-    monkeypatch.setattr(module, "STORE", tmp_path / "none")
-    module._compiled.cache_clear()
-    first = compile_kernel(gelu_kernel, empty(), empty(), 5, BLOCK=512)
-    (entry,) = (tmp_path / "compiled").iterdir()
-    module._compiled.cache_clear()
-    monkeypatch.setattr(module._worker, "ask", lambda request: pytest.fail("compiled again"))
-    assert compile_kernel(gelu_kernel, empty(), empty(), 5, BLOCK=512) == first
-    monkeypatch.undo()
-    monkeypatch.setenv("COURSE_CACHE", str(tmp_path))
-    monkeypatch.setattr(module, "STORE", tmp_path / "none")
-    module._compiled.cache_clear()
-    entry.write_bytes(gzip.compress(b"{damaged"))
-    assert compile_kernel(gelu_kernel, empty(), empty(), 5, BLOCK=512) == first
-    monkeypatch.setenv("COURSE_CACHE", "/proc/nowhere")
-    module._compiled.cache_clear()
-    assert compile_kernel(gelu_kernel, empty(), empty(), 5, BLOCK=512) == first
+# ------------------------------------------------------------------------------------------------ counting
 
 
 def test_opcodes_are_instructions_only():
@@ -197,13 +151,475 @@ def test_opcodes_are_instructions_only():
     { .reg .b32 %r<3>;
     $L1: @%p1 ld.global.v4.b32 {%r1, %r2}, [%rd1]; /* st.global */
     @!%p2 st.global.L1::evict_last.b32 [%rd1], %r1; ld.globalx.b32 %r1, [%rd2];
+    ld.volatile.global.f32 %f1, [%rd1]; ld.shared::cta.b32 %r1, [%r2];
     bra $L1; }"""
-    assert opcodes(ptx) == ["ld.global.v4.b32", "st.global.L1::evict_last.b32", "ld.globalx.b32", "bra"]
+    names = opcodes(ptx)
+    assert names == ["ld.global.v4.b32", "st.global.L1::evict_last.b32", "ld.globalx.b32", "ld.volatile.global.f32",
+                     "ld.shared::cta.b32", "bra"]
+    made = result.Compiled("k", "sm_120", 4, ptx, 1, 0, 0, 0, "Triton 0", "2026-01-01")
+    expected = {"ld.global": 2, "ld": 4, "st.global": 1, "ld.global.v4": 1, "ld.f32": 1, "ld.shared": 1, "l": 0,
+                "global": 0, "ld.b32.v4": 0, "bra": 1, "st.global.L1": 1}
+    assert {opcode: made.count(opcode) for opcode in expected} == expected
+    for wrong in ("", "ld.", ".global"):
+        with pytest.raises(ValueError, match="dotted name"):
+            made.count(wrong)
 
 
-def test_shipped_results_are_what_the_compiler_says_today():
-    """A sample of the store, compiled again: the same code, and made by the pinned Triton."""
-    entries = sorted(module.STORE.glob("*.json.gz"))
-    for entry in entries:
-        stored = module._read(entry)
-        assert stored is not None and stored.compiler == module._triton_version(), f"{entry.name} is stale"
+def test_sass_of_older_disassemblers_reads_the_same():
+    raw = "        /*0000*/                   LDC R1, c[0x0][0x37c]            &req={0,1} &wr=0x0        ?trans1;   \n"
+    assert result.readable_sass(raw) == "        /*0000*/                   LDC R1, c[0x0][0x37c] ;\n"
+
+
+# ------------------------------------------------------------------------------------------------ as a launch would
+
+
+def test_a_shifted_view_loses_the_wide_loads():
+    x = torch.empty(10_001)
+    wide = [compile_kernel(gelu_kernel, view, view, 9_984, BLOCK=1024).count("ld.global.v4")
+            for view in (x, x[4:], x[1:], meta()[4:], meta()[2:])]
+    assert wide == [2, 2, 0, 2, 0]
+
+
+INTS = [0, 1, 2, 15, 16, 17, -1, -16, 2**31 - 1, 2**31 - 16, 2**31, 2**31 + 1, -(2**31), -(2**31) - 1, 2**32, 2**63 - 1,
+        2**63, 2**63 + 1, 2**64 - 1, 2**64 - 16, -(2**63)]
+
+
+def test_numbers_fall_into_tritons_own_classes():
+    """Two integers are described alike exactly when Triton's own launch code tells them apart no more."""
+    specialize = pytest.importorskip("triton.runtime.jit").native_specialize_impl
+    from triton.backends.nvidia.compiler import CUDABackend
+
+    def tritons(value):
+        return specialize(CUDABackend, value, False, True, True)
+
+    assert [tritons(request.representative(n)) for n in INTS] == [tritons(n) for n in INTS]
+    for a, b in itertools.combinations(INTS, 2):
+        assert (tritons(a) == tritons(b)) == (request.representative(a) == request.representative(b)), (a, b)
+    assert len({request.representative(n) for n in INTS}) == 7
+
+
+def test_kinds_of_arguments():
+    kernel = cell("""
+        @triton.jit
+        def k(x_ptr, n, s, flag, nothing, C: tl.constexpr, D: tl.constexpr = 2):
+            if flag:
+                tl.store(x_ptr + n, s * C * D)
+        """)
+    base = ptx_of(kernel, meta(), 5, 2.0, True, None, C=3)
+    assert "ld.param.b32" in base and ".param .u32" in base
+    assert ".param .u64 k_param_1" in ptx_of(kernel, meta(), 2**31, 2.0, True, None, C=3)
+    assert base == ptx_of(kernel, meta(), 6, 7.5, False, None, 3) == ptx_of(kernel, meta(), 5, 2.0, True, None, 3, D=2)
+    assert base != ptx_of(kernel, meta(), 1, 2.0, True, None, 3) != ptx_of(kernel, meta(), 5, 2.0, True, None, 4)
+    assert base != ptx_of(kernel, meta(), tl.constexpr(5), 2.0, True, None, C=3), "a constexpr is one in any place"
+    assert ptx_of(kernel, meta(dtype=torch.bfloat16), 5, 2.0, True, None, C=3).count("cvt.rn.bf16") > 0
+    assert "st.global.b64" in ptx_of(kernel, meta(dtype=torch.float64), 5, 2.0, True, None, C=3)
+
+
+def test_num_warps_may_be_a_parameter_too():
+    kernel = cell("""
+        @triton.jit
+        def k(x_ptr, num_warps: tl.constexpr):
+            tl.store(x_ptr + tl.arange(0, 32 * num_warps), 1.0)
+        """)
+    compiled = compile_kernel(kernel, meta(), num_warps=8)
+    assert ".reqntid 256" in compiled.ptx and compiled.count("st.global") == 1
+
+
+def test_do_not_specialize_is_kept():
+    source = """
+        @triton.jit{}
+        def k(x_ptr, n):
+            tl.store(x_ptr, n)
+        """
+    assert ".param .u32 k_param_1" not in ptx_of(cell(source.format("")), meta(), 1)
+    kept = cell(source.format('(do_not_specialize=["n"])'))
+    assert ".param .u32 k_param_1" in ptx_of(kept, meta(), 1)
+
+
+# ------------------------------------------------------------------------------------------------ which kernels
+
+
+def test_every_kind_of_wrapper_gives_the_same_code():
+    fn = gelu_kernel.fn
+    rules = triton.heuristics({"BLOCK": lambda given: 128 if given["n"] < 1000 else 256})
+    tuned = triton.autotune([triton.Config({}, num_warps=2)], key=["n"], do_bench=lambda *a, **k: [1.0])
+    kernels = [gelu_kernel, fn, no_triton.Unlaunchable(fn), triton.runtime.jit.JITFunction(fn), tuned(gelu_kernel)]
+    code = {ptx_of(kernel, meta(), meta(), 9, BLOCK=128) for kernel in kernels}
+    code |= {ptx_of(kernel, meta(), meta(), 9) for kernel in (rules(gelu_kernel), tuned(rules(gelu_kernel)))}
+    assert len(code) == 1 and code != {ptx_of(rules(gelu_kernel), meta(), meta(), 9999)}
+
+
+CALLS_HELPER = """
+    @triton.jit
+    def h(v):
+        return {}
+
+    @triton.jit
+    def k(x_ptr, n, BLOCK: tl.constexpr):
+        o = tl.arange(0, BLOCK)
+        tl.store(x_ptr + o, h(tl.load(x_ptr + o)), mask=o < n)
+    """
+
+
+def test_an_edited_helper_is_compiled_as_edited():
+    bodies = ["v + 1", "tl.exp(v)", "tl.exp(v) + tl.exp(v * 2)", "v + 1"]
+    counts = [compile_kernel(cell(CALLS_HELPER.format(body)), meta(), 64, BLOCK=64, num_warps=2).count("ex2")
+              for body in bodies]
+    assert counts == [0, 1, 2, 0]
+
+
+def test_a_global_is_read_at_each_call():
+    kernel = cell("""
+        @triton.jit
+        def k(x_ptr):
+            tl.store(x_ptr, G)
+        """, G=tl.constexpr(5.0))
+    seen = []
+    for value in (5.0, 7.0, 5.0):
+        kernel.fn.__globals__["G"] = tl.constexpr(value)
+        seen += [[stored in ptx_of(kernel, meta()) for stored in (bits(5.0), bits(7.0))]]
+    assert seen == [[True, False], [False, True], [True, False]]
+
+
+def test_globals_of_each_function_stay_its_own():
+    """Two modules may use one name for different things; an attribute of a module counts as a global, a variable not."""
+    twice = cell("""
+        @triton.jit
+        def scale(v):
+            return v * S
+        """, S=tl.constexpr(2.0))
+    module = type(sys)("notes")
+    module.scale, module.unused = twice, object()
+    kernel = cell("""
+        @triton.jit
+        def k(x_ptr, n, WIDTH: tl.constexpr = WIDTH):
+            v = tl.load(x_ptr + n) * S
+            tl.store(x_ptr + n + tl.arange(0, WIDTH), notes.scale(v) + math.pi)
+        """, S=tl.constexpr(3.0), WIDTH=64, notes=module, math=math, n=object(), v=object())
+    ptx = ptx_of(kernel, meta(), 5)
+    assert all(fp32(value) in ptx for value in (2.0, 3.0, math.pi))
+    kernel.fn.__globals__.update(v=17, n=[1])
+    assert ptx_of(kernel, meta(), 5) == ptx
+
+
+def test_closures_and_functions_as_constants():
+    def make(shift):
+        @triton.jit
+        def add(v):
+            return v + 1.5
+
+        @triton.jit
+        def k(x_ptr, f: tl.constexpr):
+            tl.store(x_ptr, f(tl.load(x_ptr)) * shift)
+
+        return k, add
+
+    for value in (3.0, 5.0):
+        kernel, add = make(tl.constexpr(value))
+        ptx = ptx_of(kernel, meta(), f=add)
+        assert fp32(value) in ptx and fp32(1.5) in ptx
+
+
+def test_constexpr_functions_and_library_functions():
+    kernel = cell("""
+        from triton.language.extra import libdevice
+
+        @triton.constexpr_function
+        def double(n):
+            return 2 * n
+
+        @triton.jit
+        def k(x_ptr, B: tl.constexpr):
+            o = tl.arange(0, double(B))
+            tl.store(x_ptr + o, libdevice.rsqrt(tl.load(x_ptr + o)))
+        """)
+    compiled = compile_kernel(kernel, meta(), B=64, num_warps=4)
+    assert compiled.count("rsqrt") == 1
+
+
+# ------------------------------------------------------------------------------------------------ errors
+
+
+@triton.jit
+def undefined_kernel(x_ptr, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+
+    tl.store(x_ptr + offsets, not_defined_anywhere)  # noqa: F821
+
+
+PLAIN = 5
+
+
+@triton.jit
+def plain_global_kernel(x_ptr):
+    tl.store(x_ptr, PLAIN)
+
+
+def call(kernel=gelu_kernel, *args, **options):
+    return lambda: compile_kernel(kernel, *(args or (meta(), meta(), 5)), **options)
+
+
+@pytest.mark.parametrize("wrong, error, message", [
+    (call(), TypeError, "missing BLOCK; it takes x_ptr, y_ptr, n, BLOCK"),
+    (call(BLOCK=128, WIDTH=3), TypeError, "no parameter WIDTH; it takes x_ptr"),
+    (call(gelu_kernel, meta(), meta(), 5, 128, 7), TypeError, "takes 4 arguments, got 5"),
+    (call(gelu_kernel, meta(), meta(), 5, 128, BLOCK=128), TypeError, "BLOCK given twice"),
+    (call(gelu_kernel, meta(), object(), 5, BLOCK=128), TypeError, "argument y_ptr must be a tensor.*got object"),
+    (call(gelu_kernel, meta(), meta(), 2**64, BLOCK=128), TypeError, "argument n does not fit 64 bits"),
+    (call(gelu_kernel, meta(), meta(), "many", BLOCK=128), TypeError, "str"),
+    (call(BLOCK=128, num_warps=3), ValueError, "power of two from 1 to 32, got 3"),
+    (call(BLOCK=128, num_warps=64), ValueError, "got 64"),
+    (call(BLOCK=128, num_warps=True), ValueError, "got True"),
+    (call(BLOCK=128, num_stages=0), ValueError, "num_stages"),
+    (call(len, 5), TypeError, "@triton.jit function, got builtin"),
+    (call("gelu", 5), TypeError, "@triton.jit function, got str"),
+    (call(BLOCK=100), CompileError, r"of gelu.py:\n.*arange.*\n +\^\narange's range must be a power of 2"),
+    (call(undefined_kernel, meta(), BLOCK=16), CompileError, "NameError: not_defined_anywhere is not defined"),
+    (call(plain_global_kernel, meta()), CompileError, "Cannot access global variable PLAIN"),
+])
+def test_errors(wrong, error, message, capfd):
+    with pytest.raises(error, match=message) as caught:
+        wrong()
+    assert capfd.readouterr() == ("", ""), "nothing is printed besides"
+    assert caught.type is error and "worker" not in str(caught.value)
+
+
+def test_errors_name_the_readers_lines():
+    line = undefined_kernel.fn.__code__.co_firstlineno + 4
+    with pytest.raises(CompileError) as caught:
+        compile_kernel(undefined_kernel, meta(), BLOCK=16)
+    assert str(caught.value).startswith(
+        f"undefined_kernel, line {line} of test_compile.py:\n    tl.store(x_ptr + offsets, not_defined_anywhere)")
+    with pytest.raises(CompileError) as caught:
+        compile_kernel(cell(CALLS_HELPER.format("v + oops")), meta(), 64, BLOCK=64)
+    frames = re.findall(r"^(\w+), line (\d+) of the cell:$", str(caught.value), flags=re.M)
+    assert frames == [("k", "9"), ("h", "4")] and "NameError: oops is not defined" in str(caught.value)
+
+
+def test_errors_of_the_assembler(capfd):
+    kernel = cell("""
+        @triton.jit
+        def k(x_ptr):
+            v = tl.inline_asm_elementwise("bogus.f32 $0, $1;", "=r,r", [tl.load(x_ptr)], tl.float32, True, 1)
+            tl.store(x_ptr, v)
+        """)
+    with pytest.raises(CompileError, match="bogus") as caught:
+        compile_kernel(kernel, meta())
+    assert "Repro" not in str(caught.value) and capfd.readouterr() == ("", "")
+
+
+def test_a_kernel_without_source():
+    space = {"triton": triton, "tl": tl}
+    exec("def k(x_ptr):\n    tl.store(x_ptr, 1.0)\n", space)
+    with pytest.raises(CompileError, match="its source is not available"):
+        compile_kernel(space["k"], meta())
+
+
+# ------------------------------------------------------------------------------------------------ the worker
+
+
+@pytest.fixture
+def fresh(tmp_path, monkeypatch):
+    """Nothing known yet: no cache, nothing shipped."""
+    monkeypatch.setenv("COURSE_CACHE", str(tmp_path))
+    monkeypatch.setattr(store, "SHIPPED", tmp_path / "shipped")
+    compiler._compiled.cache_clear()
+    nvrtc._compiled.cache_clear()
+    yield tmp_path
+    compiler._compiled.cache_clear()
+    nvrtc._compiled.cache_clear()
+
+
+def gelu_16(**options):
+    return compile_kernel(gelu_kernel, meta(), meta(), 16, **{"BLOCK": 128, **options})
+
+
+def test_the_worker_stands_apart_and_ends_with_the_notebook(fresh):
+    gelu_16()
+    process = client.worker.process
+    assert os.getsid(process.pid) != os.getsid(0), "an interrupt of the notebook would reach it"
+    process.stdin.close()  # as the system does when the notebook's process ends
+    assert process.wait(timeout=30) == 0
+    assert gelu_16(BLOCK=256).registers > 0 and client.worker.process.pid != process.pid, "one that died is replaced"
+
+
+def test_dying_over_a_request_is_an_error_with_its_last_words(monkeypatch, tmp_path):
+    broken = tmp_path / "broken.py"
+    broken.write_text("import sys; sys.exit('no compiler today')")
+    monkeypatch.setattr(client, "WORKER", broken)
+    worker = client.Worker()
+    for _ in range(2):
+        with pytest.raises(CompileError, match="ended without an answer.*no compiler today"):
+            worker.ask({})
+    assert worker.process is None
+
+
+SLOW = """
+    @triton.jit
+    def slow(x_ptr, B: tl.constexpr):
+        o = tl.arange(0, B)
+        tl.store(x_ptr + o, tl.softmax(tl.load(x_ptr + o)))
+    """
+
+
+def test_an_interrupted_compilation_leaves_a_usable_client(fresh):
+    gelu_16()
+    group = client.worker.process.pid
+    threading.Timer(1, os.kill, [os.getpid(), signal.SIGINT]).start()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        compile_kernel(cell(SLOW), meta(), B=16384, num_warps=1)
+        time.sleep(60)
+    assert time.monotonic() - began < 10, "it went on compiling"
+    deadline = time.monotonic() + 5
+    with pytest.raises(ProcessLookupError):
+        while time.monotonic() < deadline:
+            os.killpg(group, 0)  # neither the worker nor its ptxas is left
+    assert gelu_16(BLOCK=512).count("st.global.v4") == 1
+
+
+def test_many_threads_ask_at_once(fresh):
+    found, blocks = {}, [64, 128, 256, 512]
+    threads = [threading.Thread(target=lambda b=b: found.update({b: gelu_16(BLOCK=b, num_warps=1)})) for b in blocks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [found[b].count("ld.global") for b in blocks] == [1, 1, 2, 4]
+
+
+def test_settings_of_the_reader_do_not_reach_the_compiler(monkeypatch):
+    for name in ("TRITON_INTERPRET", "TRITON_DEFAULT_FP_FUSION", "DISABLE_PTXAS_OPT", "MLIR_ENABLE_DUMP"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("TRITON_PTXAS_PATH", "/opt/ptxas")
+    seen = client._environment()
+    assert not {"TRITON_INTERPRET", "TRITON_DEFAULT_FP_FUSION", "DISABLE_PTXAS_OPT", "MLIR_ENABLE_DUMP"} & set(seen)
+    assert seen["TRITON_PTXAS_PATH"] == "/opt/ptxas" and "PATH" in seen
+
+
+# ------------------------------------------------------------------------------------------------ kept results
+
+
+def forbid(monkeypatch):
+    monkeypatch.setattr(client.worker, "ask", lambda *a, **k: pytest.fail("compiled again"))
+    compiler._compiled.cache_clear()
+
+
+def test_kept_on_disk(fresh, monkeypatch):
+    first = gelu_16()
+    sass = first.sass
+    forbid(monkeypatch)
+    again = gelu_16()
+    assert again == first and again.sass == sass and not again.shipped
+    with pytest.raises(pytest.fail.Exception, match="compiled again"):
+        gelu_16(BLOCK=64)
+    with monkeypatch.context() as other:
+        other.setattr(client, "compiler_version", lambda capability: "Triton 9.9")
+        compiler._compiled.cache_clear()
+        with pytest.raises(pytest.fail.Exception, match="compiled again"):
+            gelu_16()
+
+
+@pytest.mark.parametrize("damage", [b"", b"junk", gzip.compress(b"{damaged"), gzip.compress(b'{"format": 0}'),
+                                    gzip.compress(b'{"format": 1, "request": {}, "result": {}}')])
+def test_damaged_entries_are_made_again(fresh, damage):
+    first = gelu_16()
+    (entry,) = (fresh / "compiled").iterdir()
+    entry.write_bytes(damage)
+    compiler._compiled.cache_clear()
+    assert gelu_16() == first
+    assert json.loads(gzip.decompress(entry.read_bytes()))["result"]["ptx"] == first.ptx
+
+
+def test_an_unwritable_cache_only_costs_time(fresh, monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("COURSE_CACHE", str(tmp_path / "file"))
+    assert gelu_16().registers > 0
+
+
+def test_what_a_lesson_compiles_is_shipped_and_nothing_else(fresh, monkeypatch):
+    gelu_16(BLOCK=64)
+    for block in (128, 256):
+        compiler._compiled.cache_clear()
+        nvrtc._compiled.cache_clear()
+        with store.collecting("03_test"):
+            made = gelu_16(BLOCK=block)
+            assert made.shipped and made.sass
+            vec_add = nvrtc.compile_cuda("vec_add.cu", "vec_add")
+        with pytest.raises(RuntimeError), store.collecting("03_test"):
+            raise RuntimeError("a lesson that fails changes nothing")
+    assert sorted(len(path.name.split("-")) for path in (fresh / "shipped/03_test").iterdir()) == [4, 4, 5]
+    forbid(monkeypatch)
+    assert gelu_16(BLOCK=256) == made and "shipped with the course" in made.evidence.line()
+    # Where there is no compiler, its results of any version are found, and say which it was.
+    monkeypatch.setattr(client, "triton_version", lambda: None)
+    monkeypatch.setattr(client, "compiler_version", lambda capability: None)
+    monkeypatch.setattr(nvrtc, "_nvrtc", lambda: None)
+    compiler._compiled.cache_clear()
+    nvrtc._compiled.cache_clear()
+    found = gelu_16(BLOCK=256)
+    assert found == made and found.sass == made.sass and found.triton_version == triton.__version__
+    assert nvrtc.compile_cuda("vec_add.cu", "vec_add") == vec_add
+    with pytest.raises(CompileError, match="Triton has no package for this system, and gelu_kernel"):
+        gelu_16(BLOCK=64)
+    with pytest.raises(CompileError, match="NVRTC.*no package"):
+        nvrtc.compile_cuda("vec_add.cu", "vec_add", target="sm_90")
+
+
+def test_a_system_without_triton_describes_kernels_alike():
+    code = textwrap.dedent("""
+        import sys
+        sys.path.insert(0, "helpers")
+        import no_triton
+        no_triton.install()
+        import json, torch
+        from helpers.compile.request import describe
+        from helpers.kernels.gelu import gelu_tail_kernel
+        x = torch.empty(9, device="meta")
+        print(json.dumps(describe(gelu_tail_kernel, (x, x, 9), {"BLOCK": 128}, 120, 4, 3)[0]))
+        """)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    here, _ = request.describe(gelu_tail_kernel, (meta(), meta(), 9), {"BLOCK": 128}, 120, 4, 3)
+    assert json.loads(done.stdout) == here
+
+
+# ------------------------------------------------------------------------------------------------ what is shipped
+
+
+def bare(text: str) -> str:
+    return "\n".join(line.strip() for line in text.strip().splitlines())
+
+
+def sources_today() -> str:
+    """All code that a lesson may compile: cells, shipped kernels, CUDA files."""
+    texts = [path.read_text() for folder in ("helpers", "figures") for pattern in ("*.py", "*.cu")
+             for path in (ROOT / folder).rglob(pattern)]
+    for path in (ROOT / "notebooks").glob("*.ipynb"):
+        texts += [c.source for c in nbformat.read(path, as_version=4).cells if c.cell_type == "code"]
+    return "\n\n".join(bare(text) for text in texts)
+
+
+def test_shipped_results_belong_to_todays_lessons():
+    today, size = sources_today(), 0
+    for path, asked, made in store.entries():
+        advice = f"{path.relative_to(ROOT)} is stale: make notebooks"
+        asked = asked.get("sass", asked)
+        cuda = "source" in asked
+        version = nvrtc.nvrtc_version() if cuda else client.compiler_version(asked["capability"])
+        assert path.name.endswith(store._file_name("", version)), advice
+        for text in [asked["source"]] if cuda else [f["source"] for f in asked["functions"]]:
+            assert bare(text) in today, advice
+        assert made.get("sass") or made["ptx"].count(".entry") == 1
+        assert (ROOT / "notebooks" / f"{path.parent.name}.ipynb").exists(), advice
+        size += path.stat().st_size
+    assert size < 3_000_000, f"{size} bytes"
+
+
+def test_shipped_results_are_what_the_compiler_says():
+    """A cheap sample, compiled again."""
+    kernels = [(asked, made) for _, asked, made in store.entries() if "functions" in asked]
+    cheap = sorted(kernels, key=lambda pair: len(pair[1]["ptx"]))[: len(kernels) // 2 + 1]
+    for asked, made in cheap[:: max(1, len(cheap) // 5)]:
+        said = client.worker.ask(asked)
+        assert {**said, "ptx": result.without_folders(said["ptx"])} == {key: made[key] for key in said}

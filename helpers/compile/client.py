@@ -1,12 +1,14 @@
 """The compiler's process as a lesson sees it: one, started when needed and again if it died, one request at a time."""
 
 import atexit
+import contextlib
 import functools
 import importlib.metadata
 import importlib.util
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -62,7 +64,8 @@ class Worker:
     def stop(self) -> None:
         process, self.process = self.process, None
         if process is not None:
-            process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # with the ptxas that it may be waiting for
             process.wait()
             process.stdout.close()
 

@@ -4,6 +4,7 @@
     python -m helpers.lesson.store notebooks/03_gelu.ipynb
     python -m helpers.lesson.store --sync-only           only copy shipped kernels into the cells that teach them
 
+What a notebook compiles is shipped in helpers/data/compiled/<notebook>.
 A notebook that raises is not written; the error and its cell are printed, and the command exits with 1.
 """
 
@@ -21,6 +22,8 @@ import time
 from pathlib import Path
 
 import nbformat
+
+from helpers.compile import store as compiled_store
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = ROOT / "notebooks"
@@ -40,7 +43,8 @@ def main(arguments=None) -> int:
         began = time.monotonic()
         if not options.sync_only:
             try:
-                execute(notebook)
+                with compiled_store.collecting(path.stem):
+                    execute(notebook)
             except Exception as error:  # nbclient's message holds the cell and the traceback
                 failed.append(path)
                 print(f"{path.name} FAILED, not written\n{error}", flush=True)
