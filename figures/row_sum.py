@@ -105,9 +105,9 @@ CHASED = {"RTX 5090": "RTX 5090", "RTX 4090": "RTX 4090", "H200": "GH200", "B200
 IN_FLIGHT_CONTROLS = {
     "gpu_name": list(CHASED),
     "rows_per_sm": [1, 2, 4, 16, 64],
+    "loads_under_way": ([1, 2, 4, 8], 4),
 }
 REGISTERS = 36  # of row_sum_kernel, compiled for sm_120; too few to be the limit anywhere
-UNROLL = 4  # loads of 16 bytes that a thread has under way: the compiler unrolls the loop four times
 
 
 def memory_latency_ns(gpu_name: str) -> float:
@@ -116,18 +116,21 @@ def memory_latency_ns(gpu_name: str) -> float:
     return cycles / gpu(gpu_name).boost_mhz * 1e3
 
 
-def in_flight(spec, latency_ns: float, rows_per_sm: int, num_warps: int) -> dict:
-    """Resident warps of an SM, bytes that they have under way on the GPU, and the rate these allow (Little's law)."""
+def in_flight(spec, latency_ns: float, rows_per_sm: int, num_warps: int, loads_under_way: int) -> dict:
+    """Resident warps of an SM, bytes that they have under way on the GPU, and the rate these allow (Little's law).
+
+    Each lane waits for `loads_under_way` loads of 16 bytes at a time.
+    """
     resident = occupancy(spec.limits.target, 32 * num_warps, REGISTERS)
     programs = min(resident.blocks, rows_per_sm)
-    moving = spec.sm_count * programs * num_warps * 32 * 16 * UNROLL
+    moving = spec.sm_count * programs * num_warps * 32 * 16 * loads_under_way
     return {"programs": programs, "warps": programs * num_warps, "bytes_in_flight": moving,
             "gb_per_s": min(moving / latency_ns, spec.bandwidth_gb_per_s)}
 
 
-def draw_in_flight(axes, spec, latency_ns: float, rows_per_sm: int):
+def draw_in_flight(axes, spec, latency_ns: float, rows_per_sm: int, loads_under_way: int):
     left, right = axes
-    facts = [in_flight(spec, latency_ns, rows_per_sm, w) for w in NUM_WARPS]
+    facts = [in_flight(spec, latency_ns, rows_per_sm, w, loads_under_way) for w in NUM_WARPS]
     x = range(len(NUM_WARPS))
     left.bar(x, [f["warps"] / 4 for f in facts], 0.55, color=ROLE["memory"])
     for i, f in enumerate(facts):
@@ -145,20 +148,21 @@ def draw_in_flight(axes, spec, latency_ns: float, rows_per_sm: int):
     return facts
 
 
-def explore_in_flight(gpu_name: str, rows_per_sm: int) -> Picture:
+def explore_in_flight(gpu_name: str, rows_per_sm: int, loads_under_way: int) -> Picture:
     """Resident warps and the bandwidth they can ask for, by num_warps, for a number of rows an SM."""
     spec = gpu(gpu_name)
     latency_ns = memory_latency_ns(gpu_name)
     fig, axes = new(8.4, 3.3, 1, 2)
-    facts = draw_in_flight(axes, spec, latency_ns, rows_per_sm)
-    axes[0].set_title(f"{gpu_name}, {rows_per_sm} row{'s' * (rows_per_sm != 1)} an SM")
+    facts = draw_in_flight(axes, spec, latency_ns, rows_per_sm, loads_under_way)
+    count = f"{rows_per_sm} row{'s' * (rows_per_sm != 1)} an SM"
+    axes[0].set_title(f"{gpu_name}, {count}")
     enough = [w for w, f in zip(NUM_WARPS, facts, strict=True) if f["gb_per_s"] > 0.99 * spec.bandwidth_gb_per_s]
-    axes[1].set_title(f"Enough in flight from num_warps = {enough[0]} on" if enough else "Never enough in flight")
+    axes[1].set_title(f"Enough under way from num_warps = {enough[0]} on" if enough else "Never enough under way")
     parts = ", ".join(f"{w}: {f['warps']} warps, {f['gb_per_s']:,.0f} GB/s"
                       for w, f in zip(NUM_WARPS, facts, strict=True))
-    alt = (f"{gpu_name} with {rows_per_sm} rows an SM: resident warps an SM and the rate they allow, "
-           f"by num_warps: {parts}.")
-    return Picture(fig, alt, simulated(f"bytes in flight / latency of {latency_ns:.0f} ns"))
+    alt = (f"{gpu_name} with {count} and {loads_under_way} loads under way: resident warps an SM and the rate "
+           f"they allow, by num_warps: {parts}.")
+    return Picture(fig, alt, simulated(f"bytes under way / latency of {latency_ns:.0f} ns"))
 
 
 # ---------------------------------------------------------------- row counts

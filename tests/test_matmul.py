@@ -6,6 +6,7 @@ from test_softmax import run_huge_stride
 from tolerances import assert_matches
 
 from helpers import mode
+from helpers.compile import compile_kernel
 from helpers.kernels import matmul as module
 from helpers.kernels.matmul import (
     PRECISIONS,
@@ -16,6 +17,7 @@ from helpers.kernels.matmul import (
     matmul_relu_reference,
     matmul_relu_tiled,
     matmul_traffic_bytes,
+    settings_for,
 )
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
@@ -179,6 +181,31 @@ def test_counts():
     assert set(TILES) == {*PRECISIONS, "half"}
 
 
+@pytest.mark.parametrize("kind", TILES)
+@pytest.mark.parametrize("gpu, shared_kib", [("H200", 227), ("A100", 163), ("RTX 5090", 99), ("T4", 64)])
+def test_every_gpu_has_a_tile_that_fits(kind, gpu, shared_kib):
+    tile, num_warps, num_stages = settings_for(kind, shared_kib * 1024)
+    x = torch.empty(4096, 4096, device="meta", dtype=torch.float16 if kind == "half" else torch.float32)
+    if (kind, gpu) in {("half", "RTX 5090"), ("ieee", "T4"), ("tf32", "A100")}:  # one compilation of each is enough
+        n = 4096
+        compiled = compile_kernel(
+            module.matmul_relu_grouped_kernel, x, x, x, n, n, n, n, 1, n, 1, n, target=gpu, num_warps=num_warps,
+            num_stages=num_stages, BLOCK_M=tile[0], BLOCK_N=tile[1], BLOCK_K=tile[2], GROUP=8, WHOLE_K=True,
+            PRECISION="ieee" if kind == "half" else kind,
+        )  # fmt: skip
+        assert compiled.shared_bytes <= shared_kib * 1024
+
+
+def test_no_tile_fits():
+    with pytest.raises(ValueError, match="no tile for ieee fits into 1000 bytes"):
+        settings_for("ieee", 1000)
+
+
+def test_the_first_choices():
+    assert settings_for("ieee", 232_448) == ((64, 128, 32), 4, 2)
+    assert settings_for("bf16x6", 101_376) == ((64, 128, 32), 4, 3)
+
+
 @pytest.mark.skipif(mode.is_live(), reason="the GPU version of this test uses real rows")
 def test_offsets_beyond_2_31():
     eye = "torch.eye(8, dtype=torch.float16)"
@@ -216,7 +243,7 @@ def test_large_and_odd_on_a_gpu(precision, dtype):
 
 @pytest.mark.gpu
 def test_more_tiles_than_a_second_axis_takes():
-    width = 65536 * TILES["half"][0][1]
+    width = 65536 * TILES["half"][0][0][1]
     for shape in ((1, width), (width, 1)):
         a = torch.ones(shape[0], 1, dtype=torch.float16, device="cuda")
         b = torch.ones(1, shape[1], dtype=torch.float16, device="cuda")

@@ -8,6 +8,8 @@ Each tile of c reads BLOCK_M rows of a and BLOCK_N columns of b: 2 BM BN / (BM +
 Tensor Cores; "tf32x3" and "bf16x6" add the rounded-off parts in further products. Half-precision products are exact.
 """
 
+import functools
+
 import torch
 import triton
 import triton.language as tl
@@ -16,13 +18,14 @@ from helpers import mode
 from helpers.kernels.inputs import check_rank, check_tensors, launch_on
 
 PRECISIONS = ("ieee", "tf32", "tf32x3", "bf16x6")
-# Best of a search on an H200 at 4096^3: (BLOCK_M, BLOCK_N, BLOCK_K), num_warps, num_stages
+# (BLOCK_M, BLOCK_N, BLOCK_K), num_warps, num_stages: the fastest of a search on an H200 at 4096^3, then what needs less
+# shared memory; a GPU takes the first that it has room for
 TILES = {
-    "ieee": ((64, 128, 16), 4, 4),
-    "tf32": ((128, 128, 32), 8, 3),
-    "tf32x3": ((128, 128, 32), 8, 3),
-    "bf16x6": ((128, 128, 32), 8, 3),
-    "half": ((128, 128, 64), 8, 3),
+    "ieee": [((64, 128, 32), 4, 2), ((64, 64, 16), 4, 2)],
+    "tf32": [((128, 128, 32), 4, 3), ((64, 64, 32), 4, 3)],
+    "tf32x3": [((128, 128, 64), 8, 3), ((128, 128, 32), 8, 3), ((64, 64, 32), 4, 3)],
+    "bf16x6": [((128, 128, 64), 8, 3), ((64, 128, 32), 4, 3), ((64, 64, 32), 4, 3)],
+    "half": [((128, 128, 64), 4, 3), ((64, 64, 32), 4, 3)],
 }
 GROUP = 8  # rows of tiles that are walked together
 
@@ -110,8 +113,25 @@ def matmul_relu(a: torch.Tensor, b: torch.Tensor, precision: str = "ieee") -> to
     that do not fit, an unknown precision, the wrong device or lost gradients.
     """
     _check("matmul_relu", a, b, precision)
-    tile, num_warps, num_stages = TILES[precision if a.dtype == torch.float32 else "half"]
-    return _grouped(a, b, precision, tile, num_warps, num_stages)
+    kind = precision if a.dtype == torch.float32 else "half"
+    return _grouped(a, b, precision, *settings_for(kind, shared_bytes_of(a.device)))
+
+
+def settings_for(kind: str, shared_bytes: int) -> tuple:
+    """The first of TILES[kind] that fits into `shared_bytes` of shared memory: (tile, num_warps, num_stages)."""
+    itemsize = 2 if kind == "half" else 4
+    for (block_m, block_n, block_k), num_warps, num_stages in TILES[kind]:
+        if num_stages * (block_m * block_k + block_k * block_n) * itemsize <= shared_bytes:  # an upper bound
+            return (block_m, block_n, block_k), num_warps, num_stages
+    raise ValueError(f"matmul_relu: no tile for {kind} fits into {shared_bytes} bytes of shared memory")
+
+
+@functools.cache
+def shared_bytes_of(device: torch.device) -> int:
+    """Shared memory that one block may have on a GPU; as on an H100 for the CPU, where it costs nothing."""
+    if device.type != "cuda":
+        return 232_448
+    return torch.cuda.get_device_properties(device).shared_memory_per_block_optin
 
 
 def matmul_relu_tiled(a, b, tile=(64, 64, 32), precision="ieee", num_warps=4, num_stages=3) -> torch.Tensor:

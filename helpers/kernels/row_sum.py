@@ -18,6 +18,7 @@ from helpers.kernels.inputs import check_rank, check_tensors, launch_on
 
 TILE = 1024
 NUM_WARPS = 4
+PART_TILE, PART_WARPS = 2048, 8  # of the programs that sum parts
 PART = 8192  # columns a part has at least: shorter ones do not pay for the second launch
 ALIGN = 16  # parts begin at multiples of it, so that their loads can be wide
 PROGRAMS_PER_SM = 64  # about four times what is resident, so that the last wave weighs little
@@ -138,7 +139,7 @@ def _launch(x, num_warps=NUM_WARPS, tile=TILE, parts=None, part_cols=None) -> to
         if parts is not None:
             sums = torch.empty(n_rows, parts, dtype=torch.float32, device=x.device)
             row_sum_part_kernel[(n_rows * parts,)](
-                x, sums, n_cols, parts, part_cols, row_stride, col_stride, TILE=tile, num_warps=num_warps
+                x, sums, n_cols, parts, part_cols, row_stride, col_stride, TILE=PART_TILE, num_warps=PART_WARPS
             )
             x, n_cols, row_stride, col_stride = sums, parts, parts, 1
         row_sum_kernel[(n_rows,)](x, out, n_cols, row_stride, col_stride, TILE=tile, num_warps=num_warps)
