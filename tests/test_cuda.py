@@ -114,12 +114,10 @@ def test_grids_past_65535_rows_of_blocks():
     assert _tiles(32 * 65535, 1) == (1, 65535, 1)
     assert _tiles(32 * 65535 + 1, 33) == (2, 65535, 2)
     assert _tiles(0, 5) == (1, 0, 0)
-    x = torch.arange(0, 4.0, device=mode.device()).reshape(4, 1)
-    out = torch.full((1, 4), -1.0, device=mode.device())
-    # The same kernel with the block rows folded at 1 instead of at 65535: block row 1 is z = 1.
-    kernel = CudaKernel("transpose.cu", "transpose_naive", ("-DTILE=2", "-DSTEP=1"))
-    kernel.launch((1, 1, 2), (2, 1), x, out, 4, 1)
-    assert out.flatten().tolist() == [0, 1, 2, 3]
+    # Small tiles, and the block rows folded at 1 instead of at 65535: block row 1 is z = 1.
+    a, b, out = randn(4, 3), randn(3, 2), torch.full((4, 2), -1.0, device=mode.device())
+    CudaKernel("matmul.cu", "tiled_matmul", ("-DT=2",)).launch((1, 1, 2), (2, 2), a, b, out, 4, 2, 3)
+    assert_matches(out, a.double() @ b.double(), scale=4)
 
 
 # ------------------------------------------------------------------------------------------------ bad input

@@ -101,3 +101,23 @@ def nsight_counts(variant, parameter):
         return None
     position = list(launches).index((variant, parameter))
     return Run(None, None, values=lambda: nsight.count(list(launches.values()))[position])
+
+
+def compared_counts(by_gpu):
+    """Nsight Compute's counts (rows of "nsight_counts") beside the SIMT machine's, launch by launch: sectors a load,
+    bank conflicts, and whether all requests, sectors and conflicts agree."""
+    import pandas as pd
+
+    rows = []
+    for row in by_gpu.itertuples():
+        kernel, grid, block, args = counted_launches()[row.variant, row.parameter]
+        report = kernel.counted(grid, block, *args)
+        load, store = report.of("global load"), report.of("global store")
+        here = {"load_requests": load.requests, "load_sectors": load.sectors, "store_requests": store.requests,
+                "store_sectors": store.sectors, "shared_load_conflicts": report.of("shared load").conflicts,
+                "shared_store_conflicts": report.of("shared store").conflicts}
+        rows.append({"variant": row.variant, "parameter": row.parameter, "machine": load.sectors / load.requests,
+                     "nsight": row.load_sectors / row.load_requests, "conflicts_machine": report.bank_conflicts,
+                     "conflicts_nsight": row.shared_load_conflicts + row.shared_store_conflicts,
+                     "agree": all(getattr(row, name) == value for name, value in here.items())})
+    return pd.DataFrame(rows)

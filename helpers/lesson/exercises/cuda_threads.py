@@ -1,0 +1,53 @@
+"""Tests of the exercises of lesson 08."""
+
+import torch
+
+from helpers.cuda import VEC_ADD
+from helpers.lesson.exercise import NotStarted, exercise, started
+from helpers.mode import device
+
+
+@exercise("08_cuda_threads.1")
+def _(saxpy):
+    for n, block in ((1, 32), (100, 64), (128, 64), (129, 64), (1000, 256)):
+        x, room = torch.randn(n, device=device()), torch.full((n + 300,), -1.0, device=device())
+        y = room[:n]
+        y.copy_(torch.randn(n))
+        before = y.clone()
+        saxpy[-(-n // block), block](1.5, x, y, n)
+        if torch.equal(y, before):
+            raise NotStarted
+        expected = 1.5 * x.double() + before.double()
+        wrong = ((y.double() - expected).abs() > 1e-5).nonzero().flatten().tolist()
+        assert not wrong, f"n = {n}, blocks of {block}: wrong at i = {wrong[:5]}"
+        assert (room[n:] == -1).all(), f"n = {n}: threads past the end wrote too"
+
+
+@exercise("08_cuda_threads.2")
+def _(idle):
+    if idle(1000, 256) is ...:
+        raise NotStarted
+    for n, block in ((1000, 256), (1, 32), (1024, 256), (33, 32), (100, 1024), (257, 128)):
+        blocks = -(-n // block)
+        report = VEC_ADD.counted(blocks, block, torch.ones(n), torch.ones(n), torch.empty(n), n)
+        stores = report.of("global store")
+        real = (blocks, blocks * block - stores.lanes, stores.lanes - 32 * (stores.executed - 1))
+        answer = tuple(idle(n, block))
+        assert answer == real, (
+            f"n = {n}, blocks of {block}: the compiled kernel has (blocks, idle threads, active lanes of the last "
+            f"working warp) = {real}, you say {answer}"
+        )
+
+
+@exercise("08_cuda_threads.3")
+def _(twice):
+    for n, grid, block in ((1000, 4, 256), (1000, 1, 32), (5, 2, 64), (777, 3, 96)):
+        x, room = torch.randn(n, device=device()), torch.full((n + 64,), float("nan"), device=device())
+        y = room[:n]
+        twice[grid, block](x, y, n)
+        started(y)
+        missing = y.isnan().nonzero().flatten().tolist()
+        launch = f"n = {n}, {grid} blocks of {block}"
+        assert not missing, f"{launch}: {len(missing)} elements were not written, from {missing[0]} on"
+        assert torch.equal(y, 2 * x), f"{launch}: wrong values"
+        assert room[n:].isnan().all(), f"n = {n}: something was written past the end"
