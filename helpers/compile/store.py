@@ -51,8 +51,9 @@ def collecting(lesson: str):
         finally:
             del os.environ[COLLECT]
         shutil.rmtree(SHIPPED / lesson, ignore_errors=True)
-        if any(Path(folder).iterdir()):
-            shutil.copytree(folder, SHIPPED / lesson)
+        for path in Path(folder).iterdir():
+            (SHIPPED / lesson).mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, SHIPPED / lesson / path.name)  # without the mode of a private folder
 
 
 def entries() -> list[tuple[Path, object, dict]]:
