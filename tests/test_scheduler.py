@@ -2,7 +2,18 @@
 
 import pytest
 
-from helpers.simt.scheduler import DONE, ISSUED, READY, WAITING, Instruction, chain, loop, schedule, smsps
+from helpers.simt.scheduler import (
+    DONE,
+    ISSUED,
+    POLICIES,
+    READY,
+    WAITING,
+    Instruction,
+    chain,
+    loop,
+    schedule,
+    smsps,
+)
 
 
 def test_one_warp_waits_for_itself():
@@ -16,11 +27,12 @@ def test_four_warps_fill_the_waits():
     assert schedule([chain(2)] * 3).text() == "A B C . A B C"
 
 
+@pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("latency", [1, 2, 4, 6])
 @pytest.mark.parametrize("warps", [1, 2, 3, 4, 5, 8, 16])
-def test_utilisation_is_warps_over_latency(warps, latency):
-    """In the long run min(1, warps / latency), as in the arithmetic of lesson 07."""
-    trace = schedule([chain(500, latency)] * warps, cycles=400)
+def test_utilisation_is_warps_over_latency(warps, latency, policy):
+    """While all have work, min(1, warps / latency), as in the arithmetic of lesson 07, whichever warp goes first."""
+    trace = schedule([chain(500, latency)] * warps, cycles=400, policy=policy)
     assert trace.utilisation == pytest.approx(min(1, warps / latency), abs=0.01)
 
 
@@ -32,8 +44,18 @@ def test_sixteen_lanes_take_two_cycles_an_fma():
 
 
 def test_more_warps_than_latency_take_turns():
-    trace = schedule([chain(10)] * 6, cycles=24)
+    trace = schedule([chain(10)] * 6, cycles=24, policy="in turn")
     assert trace.text() == "A B C D E F " * 3 + "A B C D E F"
+
+
+def test_in_fixed_order_the_fifth_warp_waits_until_the_end():
+    """Five equal warps take as long as two rounds of four: 5 / 8 of the issue slots (the dip of Fig 2-5)."""
+    fixed, fair = (schedule([chain(100)] * 5, policy=policy) for policy in POLICIES)
+    assert fixed.text().startswith("A B C D A B C D") and "E" not in fixed.text()[:700]
+    assert fixed.utilisation == pytest.approx(5 / 8, abs=0.01)
+    assert fair.utilisation == pytest.approx(1, abs=0.01)
+    for warps in (4, 6, 7, 8):
+        assert schedule([chain(100)] * warps).utilisation == pytest.approx(warps / 4 / -(-warps // 4), abs=0.01)
 
 
 def test_a_load_is_covered_by_other_warps_work():
@@ -90,3 +112,5 @@ def test_three_blocks_of_four_warps():
 def test_impossible_streams(warps, message):
     with pytest.raises(ValueError, match=message):
         schedule(warps)
+    with pytest.raises(ValueError, match="fixed order, in turn"):
+        schedule([chain(1)], policy="oldest")

@@ -1,13 +1,17 @@
 """A model of the SMSP's warp scheduler, cycle by cycle: at most one instruction a cycle, from a warp that may go on.
 
 A warp issues in order. An instruction that needs an earlier result may issue once that result's latency has passed;
-until then the warp waits, and the scheduler issues for another one at no cost. Among warps that are ready it takes the
-one that issued longest ago. Real schedulers differ in that choice, not in what they can overlap.
+until then the warp waits, and the scheduler issues for another one at no cost. Which of several ready warps it takes is
+not documented; two rules are offered here:
+
+    "fixed order"   always the first ready one of A, B, C, ...: what an H200 was seen to do (lesson 07)
+    "in turn"       the one that issued longest ago
 """
 
 from dataclasses import dataclass
 
 NAMES = "ABCDEFGHIJKLMNOP"
+POLICIES = ("fixed order", "in turn")
 ISSUED, READY, WAITING, DONE = "issued", "ready", "waiting", "done"
 
 
@@ -46,11 +50,14 @@ class Trace:
         return " ".join("." if warp is None else NAMES[warp] for warp in self.issued)
 
 
-def schedule(warps: list[list[Instruction]], cycles: int | None = None) -> Trace:
+def schedule(warps: list[list[Instruction]], cycles: int | None = None, *, policy: str = "fixed order") -> Trace:
     """Run the warps' instruction streams on one SMSP, for `cycles` or until all have issued everything.
 
-    Raises ValueError for no or more than 16 warps, and for an instruction that needs one before the stream's start.
+    Raises ValueError for no or more than 16 warps, an unknown policy, and an instruction that needs one before the
+    stream's start.
     """
+    if policy not in POLICIES:
+        raise ValueError(f"policy must be one of {', '.join(POLICIES)}, got {policy!r}")
     if not 1 <= len(warps) <= len(NAMES):
         raise ValueError(f"an SMSP holds 1 to {len(NAMES)} warps, got {len(warps)}")
     for stream in warps:
@@ -58,7 +65,7 @@ def schedule(warps: list[list[Instruction]], cycles: int | None = None) -> Trace
             if instruction.needs > i + 1 or instruction.needs < 0 or instruction.latency < 1:
                 raise ValueError(f"instruction {i} ({instruction}) needs one before the start of the stream")
     finished = [[] for _ in warps]  # per warp: the cycle from which each issued instruction's result may be used
-    last_issue = [-1] * len(warps)
+    last_issue, in_turn = [-1] * len(warps), policy == "in turn"
     pipe_free = {}
     issued, kinds, states = [], [], [[] for _ in warps]
     cycle = 0
@@ -73,7 +80,7 @@ def schedule(warps: list[list[Instruction]], cycles: int | None = None) -> Trace
                 states[number].append(READY)
             else:
                 states[number].append(WAITING)
-        chosen = min(ready, key=lambda number: (last_issue[number], number)) if ready else None
+        chosen = min(ready, key=lambda number: (last_issue[number] * in_turn, number)) if ready else None
         if chosen is not None:
             instruction = warps[chosen][len(finished[chosen])]
             finished[chosen].append(cycle + instruction.latency)

@@ -1,0 +1,141 @@
+"""A prediction of Fig 2-5: a chain of k dependent FMAs an element, walked over by m warps on every SMSP.
+
+It knows four numbers, none of them fitted to the figure: the latency of an FMA, the latency of a load from device
+memory, the bandwidth, and how many instructions the compiled loop has beside its FMAs. With them it plays one SMSP: a
+warp waits for its load, then asks for one issue slot every `fma_latency` cycles; warps are served in a fixed order,
+each with an equal share of the elements. All SMSPs do the same, since the programs spread evenly. Where they ask for
+much of the bandwidth, loads take longer: latency / (1 - u^2) at a share u, an assumed shape.
+"""
+
+import functools
+import statistics
+from dataclasses import dataclass
+
+from helpers.specs import Gpu
+
+STEPS = 24  # that each warp makes in the model: enough for the ends not to count
+
+
+@dataclass(frozen=True)
+class Variant:
+    """`others`: instructions of one step beside its FMAs, counted in the SASS for sm_90 by tests/test_fma_model.py."""
+
+    elements_per_thread: int
+    early: bool  # the next load is on its way during the chain
+    others: int
+
+
+VARIANTS = {
+    "plain loads": Variant(1, False, 10),
+    "one element": Variant(1, True, 13),
+    "four elements": Variant(4, True, 17),
+    "four elements, plain loads": Variant(4, False, 11),
+}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Latencies in cycles; `lanes`: FP32 lanes of an SMSP, so that a warp's FMA takes 32 / lanes issue slots."""
+
+    sm_count: int
+    clock_mhz: float
+    bandwidth_gb_per_s: float
+    memory_latency: float
+    fma_latency: float = 4
+    lanes: int = 32
+    smsps_per_sm: int = 4
+
+    @property
+    def peak_tflops(self) -> float:
+        return 2 * self.sm_count * self.smsps_per_sm * self.lanes * self.clock_mhz * 1e-6
+
+
+def machine_of(gpu: Gpu, memory_latency: float | None = None, fma_latency: float = 4) -> Machine:
+    """The model's view of a GPU; the published latency of device memory where none is given.
+
+    Raises ValueError where a number that the model needs is not known.
+    """
+    latency = memory_latency or gpu.latency_cycles["dram"]
+    needed = {"sm_count": gpu.sm_count, "boost_mhz": gpu.boost_mhz, "bandwidth": gpu.bandwidth_gb_per_s,
+              "memory latency": latency, "FP32 lanes": gpu.limits.fp32_lanes_per_smsp}
+    missing = [name for name, value in needed.items() if value is None]
+    if missing:
+        raise ValueError(f"{gpu.name}: the model needs {', '.join(missing)}, which nobody published")
+    return Machine(gpu.sm_count, gpu.boost_mhz, gpu.bandwidth_gb_per_s, latency, fma_latency,
+                   gpu.limits.fp32_lanes_per_smsp)
+
+
+@functools.cache
+def fraction_of_peak(machine: Machine, k: int, warps: int, variant: str = "one element") -> float:
+    """Predicted share of the FP32 peak with `warps` warps on each SMSP. Raises ValueError for an unknown variant."""
+    if variant not in VARIANTS:
+        raise ValueError(f"the model knows {', '.join(VARIANTS)}, not {variant!r}")
+    elements = warps * STEPS * VARIANTS[variant].elements_per_thread * 32 * machine.smsps_per_sm * machine.sm_count
+
+    def seconds(share: float) -> float:
+        latency = machine.memory_latency / (1 - share**2)
+        return _cycles(machine, VARIANTS[variant], k, warps, latency) / (machine.clock_mhz * 1e6)
+
+    def used(time: float) -> float:
+        """Share of the bandwidth: each element is read and written, 8 bytes."""
+        return 8 * elements / time / (machine.bandwidth_gb_per_s * 1e9)
+
+    least, time = 0.0, seconds(0)
+    most = 0.999 if used(time) > 0.1 else 0.0  # a small share changes nothing; otherwise find the one that repeats
+    while most - least > 0.01:
+        share = (least + most) / 2
+        time = seconds(share)
+        least, most = (share, most) if used(time) > share else (least, share)
+    return 2 * k * elements / time / (machine.peak_tflops * 1e12)
+
+
+def _cycles(machine: Machine, variant: Variant, k: int, warps: int, latency: float) -> float:
+    """Cycles that one SMSP needs until each of its warps has made STEPS steps."""
+    fma = variant.elements_per_thread * 32 / machine.lanes  # issue slots of one link in all chains of a warp
+    slots = k * fma + variant.others  # of a step
+    alone = k * max(machine.fma_latency, fma) + variant.others  # cycles of a step if nobody else is there
+    speed = slots / alone
+    work, arrives = [0.0] * warps, [latency] * warps  # slots left in the chain; when the next element is there
+    steps, now = [STEPS] * warps, 0.0
+    while any(steps):
+        free, running, waiting = 1.0, {}, []
+        for warp in range(warps):  # in fixed order: the first ones get what they ask for
+            if work[warp] > 0:
+                running[warp] = min(speed, free)
+                free -= running[warp]
+            elif steps[warp]:
+                waiting.append(arrives[warp])
+        ends = [now + work[warp] / rate for warp, rate in running.items() if rate > 1e-9]
+        then = max(now, min(ends + waiting))
+        for warp, rate in running.items():
+            work[warp] -= rate * (then - now)
+            if work[warp] < 1e-6:
+                work[warp] = 0.0
+                steps[warp] -= 1
+                if not variant.early:
+                    arrives[warp] = then + latency
+        now = then
+        for warp in range(warps):
+            if steps[warp] and work[warp] == 0 and arrives[warp] <= now:
+                work[warp] = slots
+                if variant.early:
+                    arrives[warp] = now + latency
+    return now
+
+
+def predicted(table, machine: Machine):
+    """The rows of `measure("fma_chain_warps")` that the model knows, with columns `measured`, `predicted`, `error`.
+
+    `measured` and `predicted` are shares of the machine's FP32 peak, `error` is predicted / measured - 1.
+    """
+    rows = table[table["variant"].isin(list(VARIANTS))].copy()
+    rows["measured"] = rows["tflops"] / machine.peak_tflops
+    cases = zip(rows["k"], rows["warps_per_smsp"], rows["variant"], strict=True)
+    rows["predicted"] = [fraction_of_peak(machine, int(k), int(m), variant) for k, m, variant in cases]
+    rows["error"] = rows["predicted"] / rows["measured"] - 1
+    return rows
+
+
+def median_error(rows) -> float:
+    """Median size of the errors of `predicted`, as a fraction."""
+    return statistics.median(abs(rows["error"]))
