@@ -56,24 +56,38 @@ def _compiled(name: str, text: str, kernel: str, capability: int, options: tuple
 
 
 def _built(name: str, text: str, kernel: str, capability: int, options) -> dict:
-    ptx, _, log = _run(name, text, capability, ["--ptxas-options=-v", *options])
+    ptx, cubin, log = _run(name, text, capability, ["--ptxas-options=-v", *options])
     known = re.findall(r"\.entry\s+(\w+)", ptx)
     if kernel not in known:
         raise CompileError(f'{name} has no kernel {kernel!r}; it has {", ".join(known) or "none"}. '
                            'Is it declared extern "C" __global__?')
-    # ptxas' log of this kernel. cuobjdump would add the system's reserved shared memory to the kernel's own.
-    report = re.search(rf"Function properties for {kernel}\n(.*?Used \d+ registers[^\n]*)", log, flags=re.S).group(1)
-
-    def said(pattern: str) -> int:
-        found = re.search(pattern, report)
-        return int(found.group(1)) if found else 0
-
     return {
         "name": kernel, "target": f"sm_{capability}", "num_warps": None, "ptx": without_folders(_only(kernel, ptx)),
-        "registers": said(r"Used (\d+) registers"), "spill_bytes": said(r"(\d+) bytes spill stores"),
-        "stack_bytes": said(r"(\d+) bytes stack frame"), "shared_bytes": said(r"(\d+) bytes smem"),
-        "compiler": nvrtc_version(), "date": evidence.today(),
+        **_resources(log, kernel, cubin, capability), "compiler": nvrtc_version(), "date": evidence.today(),
     }
+
+
+def _resources(log: str, kernel: str, cubin: bytes, capability: int) -> dict[str, int | None]:
+    """Registers and stack of a thread, its spill stores and the block's static shared memory, from ptxas' log.
+
+    NVRTC 13.0 passes no log on. Then cuobjdump says them, but for spills, which are known only to be 0 where there is
+    no stack; from compute capability 9.0 on it counts the 1 KiB of shared memory that the system reserves, too.
+    """
+    report = re.search(rf"Function properties for {kernel}\n(.*?Used \d+ registers[^\n]*)", log, flags=re.S)
+    if report is None:
+        usage = _cuobjdump(cubin, "--dump-resource-usage")
+        line = re.search(rf"Function {kernel}:\s*\n?\s*(.*)", usage).group(1)
+        found = {name: int(value) for name, value in re.findall(r"(REG|STACK|SHARED):(\d+)", line)}
+        reserved = 1024 if capability >= 90 else 0
+        return {"registers": found["REG"], "spill_bytes": None if found["STACK"] else 0,
+                "stack_bytes": found["STACK"], "shared_bytes": max(0, found["SHARED"] - reserved)}
+
+    def said(pattern: str) -> int:
+        number = re.search(pattern, report.group(1))
+        return int(number.group(1)) if number else 0
+
+    return {"registers": said(r"Used (\d+) registers"), "spill_bytes": said(r"(\d+) bytes spill stores"),
+            "stack_bytes": said(r"(\d+) bytes stack frame"), "shared_bytes": said(r"(\d+) bytes smem")}
 
 
 def cubin_of(source, kernel_name: str, capability: int, options=()) -> bytes:
@@ -155,8 +169,19 @@ def _disassembled(cubin: bytes, kernel: str) -> str:
     if not mode.has_triton():
         raise CompileError("this system has no disassembler (it comes with Triton), and the SASS of this kernel is not "
                            "among the results that the course ships")
+    return readable_sass(_cuobjdump(cubin, "-sass", "-fun", kernel))
+
+
+def _cuobjdump(cubin: bytes, *options: str) -> str:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        command = [client.tool("cuobjdump"), "-sass", "-fun", kernel, file.name]
-        return readable_sass(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        command = [client.tool("cuobjdump"), *options, file.name]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def _usage(cubin: bytes, kernel: str) -> dict[str, int]:
+    """REG, STACK and SHARED of a kernel as cuobjdump reports them."""
+    text = _cuobjdump(cubin, "--dump-resource-usage")
+    line = re.search(rf"Function {kernel}:\s*\n?\s*(.*)", text).group(1)
+    return {name: int(value) for name, value in re.findall(r"(REG|STACK|SHARED):(\d+)", line)}
