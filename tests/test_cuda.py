@@ -116,7 +116,7 @@ def test_grids_past_65535_rows_of_blocks():
     assert _tiles(0, 5) == (1, 0, 0)
     # Small tiles, and the block rows folded at 1 instead of at 65535: block row 1 is z = 1.
     a, b, out = randn(4, 3), randn(3, 2), torch.full((4, 2), -1.0, device=mode.device())
-    CudaKernel("matmul.cu", "tiled_matmul", ("-DT=2",)).launch((1, 1, 2), (2, 2), a, b, out, 4, 2, 3)
+    CudaKernel("matmul.cu", "tiled_matmul", ("-DTILE=2",)).launch((1, 1, 2), (2, 2), a, b, out, 4, 2, 3)
     assert_matches(out, a.double() @ b.double(), scale=4)
 
 
@@ -302,6 +302,17 @@ def test_every_kernel_compiles_for_every_generation_without_spills():
     shared = {name: nvrtc.compile_cuda("transpose.cu", f"transpose_{name}").shared_bytes
               for name in ("naive", "tiled", "padded")}
     assert shared == {"naive": 0, "tiled": 32 * 32 * 4, "padded": 32 * 33 * 4}
+
+
+@pytest.mark.parametrize("capability", [75, 80, 89, 90, 100, 120])
+def test_resources_are_known_where_nvrtc_passes_no_log_on(capability):
+    for name in ("transpose_naive", "transpose_padded"):
+        text = (nvrtc.FOLDER / "transpose.cu").read_text()
+        _, cubin, log = nvrtc._run("transpose.cu", text, capability, ["--ptxas-options=-v"])
+        without = nvrtc._resources("", name, cubin, capability)
+        assert without["registers"] >= 16 and without["shared_bytes"] == (0 if name.endswith("naive") else 32 * 33 * 4)
+        if log:
+            assert without == nvrtc._resources(log, name, cubin, capability)
 
 
 # ------------------------------------------------------------------------------------------------ without a GPU

@@ -1,7 +1,7 @@
 // C = A B, fp32: A is (m, k), B is (k, n), C is (m, n), all row-major and contiguous. One thread computes one element.
 
-#ifndef T
-#define T 32  // tile edge and block edge: T * T threads
+#ifndef TILE
+#define TILE 32  // edge of the tiles and of the block: TILE * TILE threads
 #endif
 
 // A grid has at most 65535 blocks along y; the rest of them lie along z.
@@ -19,22 +19,22 @@ extern "C" __global__ void naive_matmul(const float* a, const float* b, float* c
     c[row * n + col] = sum;
 }
 
-// The block stages a T x T tile of A and of B in shared memory, and every thread reads them T times from there:
-// 2 k / T loads from device memory for one element of C.
+// The block stages a TILE x TILE tile of A and of B in shared memory, and every element is read TILE times from there:
+// 2 k / TILE loads from device memory for one element of C.
 extern "C" __global__ void tiled_matmul(const float* a, const float* b, float* c, long long m, long long n, long long k)
 {
-    __shared__ float tile_a[T][T];  // rows of this block, columns start .. start + T of A
-    __shared__ float tile_b[T][T];  // rows start .. start + T of B, columns of this block
-    long long col = (long long)blockIdx.x * T + threadIdx.x;
-    long long row = block_row() * T + threadIdx.y;
+    __shared__ float tile_a[TILE][TILE];  // rows of this block, columns start .. start + TILE of A
+    __shared__ float tile_b[TILE][TILE];  // rows start .. start + TILE of B, columns of this block
+    long long col = (long long)blockIdx.x * TILE + threadIdx.x;
+    long long row = block_row() * TILE + threadIdx.y;
     float sum = 0.0f;
-    for (long long start = 0; start < k; start += T) {
+    for (long long start = 0; start < k; start += TILE) {
         // threadIdx.x runs along the row in both loads, so that they are coalesced; zeros stand in for what is outside
         long long a_col = start + threadIdx.x, b_row = start + threadIdx.y;
         tile_a[threadIdx.y][threadIdx.x] = row < m && a_col < k ? a[row * k + a_col] : 0.0f;
         tile_b[threadIdx.y][threadIdx.x] = b_row < k && col < n ? b[b_row * n + col] : 0.0f;
         __syncthreads();  // no thread may read a tile before all have written it
-        for (int i = 0; i < T; i++) sum += tile_a[threadIdx.y][i] * tile_b[i][threadIdx.x];
+        for (int i = 0; i < TILE; i++) sum += tile_a[threadIdx.y][i] * tile_b[i][threadIdx.x];
         __syncthreads();  // no thread may overwrite a tile while another still reads it
     }
     if (row < m && col < n) c[row * n + col] = sum;

@@ -10,7 +10,7 @@ from helpers.cuda.launch import CudaKernel
 from helpers.experiments.experiment import Run, experiment, product
 from helpers.kernels.matmul import matmul_flops, matmul_relu, matmul_traffic_bytes
 
-EDGES = {edge: CudaKernel("matmul.cu", "tiled_matmul", (f"-DT={edge}",)) for edge in (4, 8, 16, 32)}
+EDGES = {edge: CudaKernel("matmul.cu", "tiled_matmul", (f"-DTILE={edge}",)) for edge in (4, 8, 16, 32)}
 
 
 def _prepare(call, m: int, k: int, n: int, relu: bool = False) -> Run:
