@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from helpers import compare, evidence, results
-from helpers.lesson import check, explore, side_by_side, sweep, table
+from helpers.lesson import check, explore, sweep, table
 from helpers.lesson.code import Listing
 from helpers.lesson.exercise import NotStarted, exercise, poisoned_like, started
 from helpers.lesson.store import ROOT, clean, stored_mark, sync_kernels
