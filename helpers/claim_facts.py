@@ -5,6 +5,7 @@ A lesson that claims something about compiled code or about occupancy adds its f
 
 from helpers.compile import compile_kernel
 from helpers.kernels.gelu import gelu_traffic_bytes
+from helpers.kernels.softmax import softmax_naive_traffic_bytes, softmax_traffic_bytes
 from helpers.systolic import SystolicArray
 
 
@@ -26,8 +27,73 @@ def systolic(m: int, k: int = 128, n: int = 128, **options):
     return SystolicArray(128, 128).run(np.ones((m, k), int), np.ones((k, n), int), **options)
 
 
+def softmax_compiled(num_warps: int, n_cols: int = 32768, target: str = "sm_120"):
+    """The softmax kernel compiled for a row of n_cols numbers: .registers, .spill_bytes, ..."""
+    import torch
+
+    from helpers.kernels.softmax import softmax_kernel
+
+    x = torch.empty(1024, n_cols, device="meta")
+    return compile_kernel(softmax_kernel, x, x, n_cols, n_cols, 1, n_cols, target=target, num_warps=num_warps,
+                          BLOCK=n_cols)
+
+
+def row_sum_compiled(num_warps: int, n_cols: int = 8192, target: str = "sm_120"):
+    """The row-sum kernel with one program a row and four numbers a thread and step."""
+    import torch
+
+    from helpers.kernels.row_sum import row_sum_kernel
+
+    x, out = torch.empty(64, n_cols, device="meta"), torch.empty(64, device="meta")
+    return compile_kernel(row_sum_kernel, x, out, n_cols, n_cols, 1, target=target, num_warps=num_warps,
+                          TILE=128 * num_warps)
+
+
+def row_sum_loads_under_way(num_warps: int, target: str) -> int:
+    """Loads of 16 bytes that a thread issues before its first addition waits, for a row of 524288 numbers."""
+    from helpers.sass import before, main_loop
+
+    return before(main_loop(row_sum_compiled(num_warps, 524288, target).sass, "LDG"), "LDG", "FADD")
+
+
+def matmul_compiled(tile=(64, 64, 32), target: str = "sm_120", num_warps: int = 4, num_stages: int = 3, halves=False):
+    """The matmul kernel in ieee precision at 4096; with `halves` the shipped one, in grouped order."""
+    import torch
+
+    from helpers.kernels.matmul import matmul_relu_grouped_kernel, matmul_relu_kernel
+
+    kernel, more = (matmul_relu_grouped_kernel, {"GROUP": 8, "WHOLE_K": True}) if halves else (matmul_relu_kernel, {})
+    x, n = torch.empty(4096, 4096, device="meta"), 4096
+    return compile_kernel(kernel, x, x, x, n, n, n, n, 1, n, 1, n, target=target, num_warps=num_warps,
+                          num_stages=num_stages, BLOCK_M=tile[0], BLOCK_N=tile[1], BLOCK_K=tile[2],
+                          PRECISION="ieee", **more)
+
+
+def loop_counts(compiled, opcode: str, other: str) -> tuple[int, int]:
+    """Instructions `opcode` and `other` in the loop that holds the most of `opcode`."""
+    from helpers.sass import count, main_loop
+
+    loop = main_loop(compiled.sass, opcode)
+    return count(loop, opcode), count(loop, other)
+
+
+def resident(compiled, target: str):
+    """Occupancy of a compiled kernel on a target: .blocks, .warps, .fraction, .limiter."""
+    from helpers.occupancy import occupancy
+
+    return occupancy(target, compiled.threads, compiled.registers, compiled.shared_bytes)
+
+
 FACTS = {
     "compile_kernel": compile_kernel,
+    "softmax_compiled": softmax_compiled,
+    "softmax_naive_traffic_bytes": softmax_naive_traffic_bytes,
+    "softmax_traffic_bytes": softmax_traffic_bytes,
+    "row_sum_compiled": row_sum_compiled,
+    "row_sum_loads_under_way": row_sum_loads_under_way,
+    "matmul_compiled": matmul_compiled,
+    "loop_counts": loop_counts,
+    "resident": resident,
     "gelu_counts": gelu_counts,
     "gelu_traffic_bytes": gelu_traffic_bytes,
     "systolic": systolic,
