@@ -11,8 +11,9 @@ from helpers.simt.ptx import SIZES
 
 SPACES = ("global", "shared", "local", "const", "param")
 # Parts of an opcode that change no value here: ordering (memory is always coherent) and advice to caches.
-HINTS = {"volatile", "relaxed", "acquire", "release", "acq_rel", "weak", "cta", "gpu", "sys", "cluster", "nc", "ca", "cg",
-         "cs", "cv", "lu", "wb", "wt", *SPACES, "shared::cta"}
+HINTS = {"volatile", "relaxed", "acquire", "release", "acq_rel", "weak", "cta", "gpu", "sys", "cluster", "nc", "ca",
+         "cg", "cs", "cv", "lu", "wb", "wt", *SPACES, "shared::cta"}
+U16, U32 = np.dtype(np.uint16), np.dtype(np.uint32)
 VECTORS = {"v2": 2, "v4": 4, "v8": 8}
 
 
@@ -159,10 +160,10 @@ def _atomic(instruction, kernel):
         for turn in _turns(m.unique_places(space, addresses[active], active)):
             now = np.zeros(m.lanes, bool)
             now[active[turn]] = True
-            old = m.load(instruction, space, addresses, now, raw, 1, typed, atomic=True)[:, 0].view(dtype)
+            old = m.load(instruction, space, addresses, now, raw, 1, typed, counted=False, atomic=True)[:, 0].view(dtype)
             result[now] = old
             m.store(instruction, space, addresses, now,
-                    combine(old, *(v[now] for v in new))[:, None].view(raw), typed, atomic=True)
+                    combine(old, *(v[now] for v in new))[:, None].view(raw), typed, counted=False, atomic=True)
         if returns:
             write(m, result, lanes)
     return f"{space} {'atomic' if returns else 'reduction'}", step
@@ -178,7 +179,36 @@ def _turns(places: np.ndarray):
         yield np.sort(order[turn == number])
 
 
-# ------------------------------------------------------------------------------------------------ copies, address spaces
+def _load_matrix(instruction, kernel):
+    """ldmatrix: 8 x 8 matrices of 16-bit values; lanes 8 i .. 8 i + 7 name the rows of matrix i, all lanes get 2 values."""
+    parts = allow(instruction, {"sync", "aligned", "m8n8", "x1", "x2", "x4", "trans", "shared", "shared::cta"})
+    if instruction.parts[-1] != "b16":
+        raise unknown(instruction)
+    targets = [writer(instruction, kernel, name, np.uint32) for name in names_in(instruction.operands[0])]
+    where, lane = address(instruction, kernel, instruction.operands[1]), np.arange(32)
+
+    def word(m, rows, lanes):
+        """The 32 bits of each lane: values 2 (l % 4) and the next of row l // 4, or the same of the transposed."""
+        if "trans" not in parts:
+            addresses = rows[:, lane // 4] + (4 * (lane % 4)).astype(np.uint64)
+            return m.load(instruction, "shared", addresses.reshape(-1), lanes, U32, 1, None, counted=False)[:, 0]
+        low, high = (m.load(instruction, "shared", (rows[:, 2 * (lane % 4) + i] + (2 * (lane // 4)).astype(np.uint64))
+                            .reshape(-1), lanes, U16, 1, None, counted=False)[:, 0].astype(np.uint32)
+                     for i in range(2))
+        return low | high << np.uint32(16)
+
+    def step(m, lanes):
+        addresses = where(m)
+        naming = np.tile(lane < 8 * len(targets), m.warps) & m.flags(lanes)
+        m.count(instruction, "shared", addresses, naming, 16)
+        for i, write in enumerate(targets):
+            values = np.zeros(m.lanes, np.uint32)
+            values[m.numbers(lanes)] = word(m, addresses.reshape(-1, 32)[:, 8 * i:8 * i + 8], lanes)
+            write(m, values, lanes)
+    return "shared matrix load", step
+
+
+# -------------------------------------------------------------------------------------------- copies, address spaces
 
 
 def _async_copy(instruction, kernel):
@@ -222,4 +252,4 @@ def _convert_address(instruction, kernel):
 
 
 BUILDERS = {"ld": _load, "ldu": _load, "st": _store, "atom": _atomic, "red": _atomic, "cp": _async_copy,
-            "cvta": _convert_address}
+            "cvta": _convert_address, "ldmatrix": _load_matrix}

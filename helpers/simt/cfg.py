@@ -80,9 +80,6 @@ def _post_dominators(blocks: list[BasicBlock]) -> list[int]:
             common |= 1 << n
             changed |= common != after[n]
             after[n] = common
-    closest = []
-    for n in range(end):  # the sets on a path shrink towards the end, so the closest block has the largest
-        strict = [m for m in range(end + 1) if m != n and after[n] >> m & 1]
-        reaches_end = after[n] >> end & 1 and after[n] != everything
-        closest.append(max(strict, key=lambda m: after[m].bit_count()) if strict and reaches_end else end)
-    return closest
+    whose = {passed: n for n, passed in enumerate(after)}
+    # What comes strictly after a block is what the closest of those blocks passes. An endless loop passes nothing.
+    return [whose.get(after[n] ^ (1 << n), end) for n in range(end)]

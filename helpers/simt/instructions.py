@@ -19,7 +19,7 @@ def decode(instruction, kernel):
 def allow(instruction, *known) -> set[str]:
     """The dotted parts between name and type. Raises UnknownInstruction where one of them is not known."""
     parts = set(instruction.parts[1:-1])
-    strange = parts - set().union(*known)
+    strange = [p for p in parts if not any(p in names for names in known)]
     if strange:
         raise unknown(instruction, f".{' .'.join(sorted(strange))}")
     return parts

@@ -1,4 +1,4 @@
-"""A launch: arguments checked against the kernel's parameters, the grid cut into batches, the counts brought together."""
+"""A launch: arguments checked against the kernel's parameters, the grid cut into batches, the counts added up."""
 
 import numbers
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ BATCH_BYTES = 64 << 20  # of shared and local memory
 MOST_SHARED = 227 * 1024  # a block's, on the largest GPUs
 
 
-def run(ptx, grid, block, args=(), *, shared_bytes: int | None = None, kernel: str | None = None, races=False,
+def run(ptx, grid, block, args=(), *, shared_bytes: int | None = None, kernel: str | None = None, races=True,
         uninitialised: bool = False, trace=None, shuffle: int | None = 0, limit: int = 1_000_000) -> Report:
     """Run a kernel's PTX on the CPU, warp by warp, and count what the memory system of a GPU would do.
 
@@ -26,7 +26,8 @@ def run(ptx, grid, block, args=(), *, shared_bytes: int | None = None, kernel: s
     grid, block: numbers or tuples of up to three. args: numpy arrays and torch CPU tensors (written in place) and
     numbers, one for each parameter of the compiled kernel; Triton's own two scratch pointers may be left out.
     shared_bytes: dynamic shared memory per block; what a Triton result asks for by default.
-    races: True raises Race where two threads touch a word of shared memory unordered; "report" lists them in the report.
+    races: raise Race where threads touch a word of shared memory in no certain order; "report": list them in the report;
+    False: do not look, which is faster.
     uninitialised: raise Uninitialised where shared memory is read before it was written.
     trace: a (block, warp) pair whose steps are recorded in `report.trace`, e.g. (0, 0) or ((1, 0, 0), 2).
     shuffle: seed of the order in which blocks run; None: in order of their numbers. Right kernels do not care.
@@ -141,7 +142,7 @@ class Launch:
         return int(at[0]) * machine.warps_per_block + warp if len(at) else None
 
     def race_checker(self, blocks: int, lanes: int) -> RaceChecker | None:
-        if not self.races:
+        if not self.races or not self.shared_bytes:
             return None
         sizes = [1 if "8" in i.parts[-1][1:2] else 2 if "16" in i.parts[-1] else 4
                  for i in self.code.kernel.instructions if i.name in ("ld", "st") and "shared" in i.parts]
@@ -213,38 +214,37 @@ def _number(kernel: str, name: str, param, value) -> np.ndarray:
 def _roles(kernel) -> list[str]:
     """For each parameter "pointer", "number" or "unclear", from what the kernel does with it.
 
-    PTX says only .u64 of both. A pointer is turned into an address of device memory, at once or after an offset was
-    added; a number is used in other ways.
+    PTX says only .u64 of both. A pointer is turned into an address of device memory (cvta), at once or after an offset
+    was added to it; what is used in other ways only is a number.
     """
-    roles = ["pointer" if p.pointer else "unclear" if p.size == 8 else "number" for p in kernel.params]
-    for number, param in enumerate(kernel.params):
-        if roles[number] == "unclear":
-            roles[number] = _role(kernel, param.name)
-    return roles
-
-
-def _role(kernel, parameter: str) -> str:
-    carriers, loaded, maybe = set(), False, False
+    loaded: dict[str, set] = {}  # the registers that each parameter is loaded into
+    flows, addresses = [], set()
     for instruction in kernel.instructions:
-        operands = instruction.operands
-        if instruction.name == "ld" and "param" in instruction.parts and parameter in operands[1]:
-            carriers.add(names_in(operands[0])[0])
-            loaded = True
-            if names_in(operands[0])[0] and kernel.registers[names_in(operands[0])[0]] < 8:
-                return "number"
-    direct = set(carriers)
-    grown = True
-    while grown:
-        grown = False
-        for instruction in kernel.instructions:
-            sources = {name for text in instruction.operands[1:] for name in names_in(text)}
-            if instruction.name in ("mov", "add", "sub", "selp", "cvta") and sources & carriers:
-                if "cvta" == instruction.name and sources & direct:
-                    return "pointer"
-                new = set(names_in(instruction.operands[0])) - carriers
-                maybe |= instruction.name == "cvta"
-                carriers |= new
-                grown |= bool(new)
-    addresses = {name for i in kernel.instructions if i.name in ("ld", "st", "atom", "red", "cp") for text in i.operands
-                 for name in carriers if text.startswith("[") and name in text}
-    return "unclear" if maybe or addresses or not loaded else "number"
+        if instruction.name == "ld" and "param" in instruction.parts:
+            parameter = instruction.operands[1].strip("[] ").split("+")[0]
+            loaded.setdefault(parameter, set()).update(names_in(instruction.operands[0]))
+        elif instruction.name in ("mov", "add", "sub", "selp", "cvta"):
+            target, *sources = ({*names_in(text)} for text in instruction.operands)
+            flows.append((target, set().union(*sources), instruction.name == "cvta"))
+        for text in instruction.operands:
+            if text.startswith("["):
+                addresses.add(text.strip("[] ").split("+")[0])
+    return [_role(param, loaded.get(param.name), flows, addresses) for param in kernel.params]
+
+
+def _role(param, registers: set | None, flows: list, addresses: set) -> str:
+    if param.pointer or (registers and any(cvta and sources & registers for _, sources, cvta in flows)):
+        return "pointer"
+    if param.size != 8:
+        return "number"
+    if registers is None:
+        return "unclear"
+    reached, before = set(registers), 0
+    while before != len(reached):
+        before = len(reached)
+        for target, sources, cvta in flows:
+            if sources & reached:
+                if cvta:
+                    return "unclear"
+                reached |= target
+    return "unclear" if reached & addresses else "number"

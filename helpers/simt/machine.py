@@ -200,6 +200,9 @@ class Machine:
 
     def _go(self, block: Block, here, ways) -> int:
         """Move the warps of `here` on: each (target, lanes) is a way that some lanes take. Returns how many split."""
+        if len(ways) == 1 and ways[0][0] != self.end and not self.depth.any():
+            self.at[here] = ways[0][0]
+            return 0
         chosen = [(target, mask, mask.any(axis=1)) for target, mask in ways]
         split = here & (sum(has.astype(np.int64) for _, _, has in chosen) > 1)
         for target, _, has in chosen:
@@ -308,9 +311,9 @@ class Machine:
 
     # ------------------------------------------------------------------------------------------ memory
 
-    def load(self, instruction, space, addresses, lanes, raw, count, typed, atomic=False) -> np.ndarray:
+    def load(self, instruction, space, addresses, lanes, raw, count, typed, counted=True, atomic=False):
         """(active lanes, count) values of the unsigned type `raw`."""
-        if not atomic:
+        if counted:
             self.count(instruction, space, addresses, lanes, raw.itemsize * count)
         active = self.numbers(lanes)
         out = np.empty((len(active), count), raw)
@@ -325,10 +328,10 @@ class Machine:
                 out[where] = rows.load(places, raw, count)
         return out
 
-    def store(self, instruction, space, addresses, lanes, values, typed, atomic=False) -> None:
+    def store(self, instruction, space, addresses, lanes, values, typed, counted=True, atomic=False) -> None:
         """Write (active lanes, count) values."""
         size = values.dtype.itemsize * values.shape[1]
-        if not atomic:
+        if counted:
             self.count(instruction, space, addresses, lanes, size)
         active = self.numbers(lanes)
         for part, where, found in self._by_space(space, addresses, active):
@@ -338,7 +341,10 @@ class Machine:
             else:
                 rows, places = self._places(part, active[where], found, size, explain)
                 if part == "shared" and self.races:
-                    self.races.write(instruction, active[where], places, size, atomic)
+                    same = (rows.load(places, values.dtype, values.shape[1]) == values[where]).all(axis=1)
+                    self.races.write(instruction, active[where], places, size, atomic, same)
+                    if not atomic:
+                        self.races.write_together(instruction, active[where], places, size, values[where])
                 rows.store(places, values[where])
 
     def _places(self, space, lanes, offsets, size, explain):
@@ -395,7 +401,7 @@ class Machine:
         for instruction, active, group, places, data in self.copies:
             done = flags[active] & (group < self.groups[active] - pending)
             if self.races:
-                self.races.write(instruction, active[done], places[done], data.shape[1], False)
+                self.races.write(instruction, active[done], places[done], data.shape[1], False, False)
             self.shared.store(places[done], np.ascontiguousarray(data[done]).view(np.uint32))
             if not done.all():
                 left.append((instruction, active[~done], group[~done], places[~done], data[~done]))

@@ -1,5 +1,7 @@
 """Reading PTX: one kernel as a list of instructions with operands, predicates, labels and source lines."""
 
+import functools
+import math
 import re
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -69,29 +71,32 @@ class Kernel:
 
 def parse(ptx: str, name: str | None = None) -> Kernel:
     """The kernel `name` (or the only one) of a PTX file. Raises SimtError if there is none or more than one."""
-    text = re.sub(r"/\*.*?\*/", lambda m: re.sub(r"[^\n]", " ", m.group(0)), ptx, flags=re.S)
-    inlined = re.compile(r"//.*@\[\s*[^\]]*?:(\d+):\d+\s*\]\s*\n")  # Triton: library code, with the line that called it
-    text = re.sub(r"(\.loc\b[^\n/]*)" + inlined.pattern, r"\1, called_at \2\n", text)
-    text = re.sub(r"//[^\n]*", "", text)
-    entries = list(re.finditer(r"\.entry\s+([\w$]+)\s*(?:\(([^)]*)\))?([^{]*)\{", text))
+    text, entries, files = _without_comments(ptx)
     names = [e.group(1) for e in entries]
-    entries = [e for e in entries if name in (None, e.group(1))]
-    if len(entries) != 1:
+    found = [e for e in entries if name in (None, e.group(1))]
+    if len(found) != 1:
         asked = f"no kernel {name!r} in" if name else "which kernel? Pass kernel=... for"
         raise SimtError(f"{asked} this PTX: it has {', '.join(names) or 'no kernel'}")
-    entry = entries[0]
+    entry = found[0]
     kernel = Kernel(entry.group(1), _params(entry.group(2) or ""), from_triton="LLVM NVPTX Back-End" in ptx)
     required = re.search(r"\.reqntid\s+([\d,\s]+)", entry.group(3))
     if required:
-        kernel.threads = 1
-        for size in required.group(1).split(","):
-            kernel.threads *= int(size)
-    files = dict(re.findall(r'\.file\s+(\d+)\s+(?:"[^"]*"\s+)?"([^"]+)"', ptx))
-    _module_arrays(text, entries, kernel)
-    end = _matching(text, entry.end() - 1)
-    own_file = _body(text, entry.end(), end, kernel)
+        kernel.threads = math.prod(int(size) for size in required.group(1).split(","))
+    _module_arrays(text, kernel)
+    own_file = _body(text, entry.end(), _matching(text, entry.end() - 1), kernel)
     kernel.source_file = PurePosixPath(files[own_file]).name if own_file in files else None
     return kernel
+
+
+@functools.lru_cache(maxsize=4)
+def _without_comments(ptx: str) -> tuple[str, list[re.Match], dict[str, str]]:
+    """The text with its lines kept, the heads of its kernels, and its source files by number."""
+    text = re.sub(r"/\*.*?\*/", lambda m: re.sub(r"[^\n]", " ", m.group(0)), ptx, flags=re.S)
+    # Triton names the line that called library code only in a comment: it becomes part of the directive.
+    text = re.sub(r"(\.loc\b[^\n/]*)//[^\n]*@\[[^\]\n]*?:(\d+):\d+\s*\]", r"\1, called_at \2", text)
+    text = re.sub(r"//[^\n]*", "", text)
+    entries = list(re.finditer(r"\.entry\s+([\w$]+)\s*(?:\(([^)]*)\))?([^{]*)\{", text))
+    return text, entries, dict(re.findall(r'\.file\s+(\d+)\s+(?:"[^"]*"\s+)?"([^"]+)"', text))
 
 
 def _matching(text: str, start: int) -> int:
@@ -113,20 +118,17 @@ def _params(text: str) -> list[Parameter]:
     return found
 
 
-def _module_arrays(text: str, entries: list, kernel: Kernel) -> None:
+def _module_arrays(text: str, kernel: Kernel) -> None:
     """Arrays declared outside the kernel: dynamic shared memory, shared arrays, constants and device variables."""
-    for declaration in re.findall(r"^\s*(?:\.(?:extern|visible|weak|common)\s+)*(\.(?:shared|const|global)\b[^;]*);",
-                                  text, flags=re.M):
-        space, rest = re.match(r"\.(\w+)(.*)", declaration, flags=re.S).groups()
+    for space, rest in re.findall(r"^(?:\.(?:extern|visible|weak|common)\s+)*\.(shared|const|global)\b([^;]*);", text,
+                                  flags=re.M):
         head, _, values = rest.partition("=")
-        if space == "shared" and re.search(r"\[\s*\]\s*$", head):
-            kernel.dynamic_shared = re.search(r"([\w$]+)\s*\[", head).group(1)
-        elif space == "shared":
-            if not re.search(r"[\w$]+\s*\[", head):
-                continue
-            _array(head, kernel.shared, kernel, "shared_bytes")
-        else:
+        if space != "shared":
             kernel.constants.update([_constant(head, values)])
+        elif re.search(r"\[\s*\]\s*$", head):
+            kernel.dynamic_shared = re.search(r"([\w$]+)\s*\[", head).group(1)
+        else:
+            _array(head, kernel.shared, kernel, "shared_bytes")
 
 
 def _constant(head: str, values: str) -> tuple[str, bytes]:

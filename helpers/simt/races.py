@@ -13,7 +13,7 @@ WARP = 32
 
 
 class RaceChecker:
-    """Races of the blocks that run together. `raises`: stop at the first one; otherwise collect sentences in `found`."""
+    """Races of the blocks that run together. `raises`: stop at the first; otherwise collect sentences in `found`."""
 
     def __init__(self, blocks: int, lanes: int, shared_bytes: int, grain: int, raises: bool, found: list[str]):
         self.grain, self.raises, self.found, self.machine = grain, raises, found, None
@@ -62,26 +62,36 @@ class RaceChecker:
         self.reader_epoch[words] = self.epoch[lanes // WARP]
         self.read_by[words] = instruction.index
 
-    def write(self, instruction, lanes, places, size, atomic) -> None:
+    def write(self, instruction, lanes, places, size, atomic, harmless) -> None:
+        """`harmless` marks accesses that store what is there already: their order does not matter."""
+        harmless = np.repeat(np.broadcast_to(harmless, len(lanes)), max(1, size // self.grain))
         lanes, words = self._touched(lanes, places, size)
-        wrong = self._unordered(lanes, self.writer[words], self.writer_epoch[words])
+        wrong = self._unordered(lanes, self.writer[words], self.writer_epoch[words]) & ~harmless
         if atomic:
             wrong &= ~self.atomic[words]
         if wrong.any():
             self._report(instruction, lanes, words, wrong, self.writer, self.wrote, "wrote", "wrote")
         for table in (self.reader, self.other_reader):
-            wrong = self._unordered(lanes, table[words], self.reader_epoch[words])
+            wrong = self._unordered(lanes, table[words], self.reader_epoch[words]) & ~harmless
             if wrong.any():
                 self._report(instruction, lanes, words, wrong, table, self.read_by, "wrote", "read")
         self.writer[words] = lanes
-        if not atomic:
-            wrong = self.writer[words] != lanes
-            if wrong.any():
-                self.wrote[words] = instruction.index
-                self._report(instruction, lanes, words, wrong, self.writer, self.wrote, "wrote", "wrote")
         self.atomic[words] = atomic
         self.writer_epoch[words] = self.epoch[lanes // WARP]
         self.wrote[words] = instruction.index
+
+    def write_together(self, instruction, lanes, places, size, values) -> None:
+        """Lanes that store different values to one word in the same instruction."""
+        order = np.lexsort((lanes, places))
+        places, values, lanes = places[order], values[order], lanes[order]
+        wrong = (places[1:] == places[:-1]) & (values[1:] != values[:-1]).any(axis=1)
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            m = self.machine
+            self._found((instruction.index, instruction.index), (
+                f"Race on byte {places[at] % (self.words * self.grain)} of shared memory: {m.thread_name(int(lanes[at]))} "
+                f"and thread {m.thread_index(int(lanes[at + 1]))} write different values to it in one instruction. "
+                f"Which stays is chance. {m.place(instruction)}"))
 
     def _report(self, instruction, lanes, words, wrong, table, instructions, did, other_did) -> None:
         m, at = self.machine, int(np.argmax(wrong))
@@ -90,8 +100,10 @@ class RaceChecker:
         sentence = (f"Race on byte {word % self.words * self.grain} of shared memory: {m.thread_name(lane)} {did} it "
                     f"{m.place(instruction)}, thread {m.thread_index(other)} {other_did} it {m.place(earlier)}, and no "
                     "barrier lies between them. Which comes first is chance: __syncthreads() is missing.")
+        self._found((instruction.index, earlier.index), sentence)
+
+    def _found(self, pair, sentence: str) -> None:
         if self.raises:
             raise Race(sentence)
-        pair = (instruction.index, earlier.index)
         if all(pair != known for known, _ in self.found):
             self.found.append((pair, sentence))
