@@ -31,9 +31,12 @@ def compile_kernel(kernel, /, *args, target="sm_120", num_warps: int = 4, num_st
     try:
         return _compiled(json.dumps(request, sort_keys=True))
     except _Refused as refused:
+        kind = refused.reply["error"]
+        if kind == "target":
+            raise ValueError(f"{client.compiler_version(capability)} cannot compile for {target}; see gpu() for others"
+                             ) from None
         message = _message(refused.reply, places)
-        error = TypeError if refused.reply["error"] == "argument" else CompileError
-        raise error(message) from None
+        raise (TypeError if kind == "argument" else CompileError)(message) from None
 
 
 def capability_of(target) -> int:

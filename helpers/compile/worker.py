@@ -28,7 +28,7 @@ class Stand:
 
 
 class Refused(Exception):
-    """An error for the reader: `kind` is "argument" or "code", `frames` the calls in the kernel that led to it."""
+    """An error for the reader: `kind` is "argument", "target" or "code"; `frames` the calls in the kernel that led here."""
 
     def __init__(self, kind, message, frames=()):
         super().__init__(message)
@@ -110,7 +110,8 @@ def answer(request, sass=False):
         except CompilationError as error:
             raise Refused("code", *explained(error, functions)) from None
         except Exception as error:
-            raise Refused("code", without_repro(f"{type(error).__name__}: {error}")) from None
+            kind = "target" if "is not defined for option 'gpu-name'" in str(error) else "code"
+            raise Refused(kind, without_repro(f"{type(error).__name__}: {error}")) from None
         finally:
             sys.stdout = stdout
         log.seek(0)

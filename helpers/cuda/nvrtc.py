@@ -17,7 +17,7 @@ def compile_cuda(source, kernel_name: str, target="sm_120", options=()) -> Compi
     """Compile CUDA C++ for `target`: a path, the name of a file in this folder ("matmul.cu"), or the source itself.
 
     The kernel must be declared `extern "C"`. `shared_bytes` is what the kernel declares itself (static); `num_warps`
-    is None: a CUDA kernel's block size is chosen at the launch. Raises ValueError for an unknown target or file,
+    is None: a CUDA kernel's block size is chosen at the launch. Raises ValueError for an unknown target, file or option,
     CompileError with the compiler's log (the reader's file and line numbers) for wrong code or an unknown kernel.
     """
     name, text = source_text(source)
@@ -104,6 +104,7 @@ def parameter_types(ptx: str) -> list[str]:
 
 def _only(kernel: str, ptx: str) -> str:
     """The PTX of a file without its other kernels."""
+    ptx = re.sub(rf"^\s*// \.globl\s+(?!{kernel}\s).*\n", "", ptx, flags=re.M)
     entry = r"(?:\.visible\s+|\.weak\s+)?\.entry\s+(\w+)[^{]*^\{.*?^\}\n"
     return re.sub(entry, lambda m: m.group(0) if m.group(1) == kernel else "", ptx, flags=re.M | re.S)
 
@@ -145,7 +146,8 @@ def _run(name: str, text: str, capability: int, options) -> tuple[str, bytes, st
         (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), [flag.encode() for flag in flags])
         log = _content(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program).decode().rstrip("\0 \n")
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            raise CompileError(log or str(status))
+            wrong_option = status == nvrtc.nvrtcResult.NVRTC_ERROR_INVALID_OPTION  # or a target it does not know
+            raise (ValueError if wrong_option else CompileError)(log or str(status))
         ptx = _content(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program).decode().rstrip("\0")
         return ptx, _content(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program), log
     finally:
