@@ -1,7 +1,7 @@
 """A prediction of Fig 2-5: a chain of k dependent FMAs an element, walked over by m warps on every SMSP.
 
-It knows four numbers, none of them fitted to the figure: the latency of an FMA, the latency of a load from device
-memory, the bandwidth, and how many instructions the compiled loop has beside its FMAs. With them it plays one SMSP: a
+It knows four numbers, each measured on its own and none fitted to the figure: the latency of an FMA, the latency of a
+load from device memory, the rate of a copy, and how many instructions the loop has beside its FMAs. With them it plays one SMSP: a
 warp waits for its load, then asks for one issue slot every `fma_latency` cycles; warps are served in a fixed order,
 each with an equal share of the elements. All SMSPs do the same, since the programs spread evenly. Where they ask for
 much of the bandwidth, loads take longer: latency / (1 - u^2) at a share u, an assumed shape.
@@ -50,19 +50,27 @@ class Machine:
         return 2 * self.sm_count * self.smsps_per_sm * self.lanes * self.clock_mhz * 1e-6
 
 
-def machine_of(gpu: Gpu, memory_latency: float | None = None, fma_latency: float = 4) -> Machine:
-    """The model's view of a GPU; the published latency of device memory where none is given.
+def machine_of(gpu: Gpu, memory_latency: float | None = None, bandwidth_gb_per_s: float | None = None,
+               fma_latency: float = 4) -> Machine:
+    """The model's view of a GPU: published latency of device memory and datasheet bandwidth where none are given.
 
     Raises ValueError where a number that the model needs is not known.
     """
-    latency = memory_latency or gpu.latency_cycles["dram"]
-    needed = {"sm_count": gpu.sm_count, "boost_mhz": gpu.boost_mhz, "bandwidth": gpu.bandwidth_gb_per_s,
-              "memory latency": latency, "FP32 lanes": gpu.limits.fp32_lanes_per_smsp}
+    latency, bandwidth = memory_latency or gpu.latency_cycles["dram"], bandwidth_gb_per_s or gpu.bandwidth_gb_per_s
+    needed = {"SM count": gpu.sm_count, "clock": gpu.boost_mhz, "bandwidth": bandwidth, "memory latency": latency,
+              "FP32 lanes": gpu.limits.fp32_lanes_per_smsp}
     missing = [name for name, value in needed.items() if value is None]
     if missing:
         raise ValueError(f"{gpu.name}: the model needs {', '.join(missing)}, which nobody published")
-    return Machine(gpu.sm_count, gpu.boost_mhz, gpu.bandwidth_gb_per_s, latency, fma_latency,
-                   gpu.limits.fp32_lanes_per_smsp)
+    return Machine(gpu.sm_count, gpu.boost_mhz, bandwidth, latency, fma_latency, gpu.limits.fp32_lanes_per_smsp)
+
+
+def measured_machine(gpu: Gpu, latencies, copies, fma) -> Machine:
+    """The same from tables of measure("load_latency"), ("copy_bandwidth") and ("fma_latency"): the latency in the largest
+    working set, the rate of the largest copy, and the FMA's latency in whole cycles."""
+    latency = latencies.loc[latencies["bytes"].idxmax(), "cycles"]
+    bandwidth = copies[copies["bytes"] == copies["bytes"].max()]["bandwidth_gb_per_s"].max()
+    return machine_of(gpu, float(latency), float(bandwidth), round(float(fma["cycles"].median())))
 
 
 @functools.cache

@@ -104,7 +104,7 @@ def test_bad_input(call, error, message, device):
 def compiled(n, early, elements=1, target="sm_90", unroll=None, wide=False):
     x = torch.empty(1 << 20)
     return compile_kernel(fma_resident_kernel, x, x, x, x.numel(), 0.9, 0.1, target=target, num_warps=NUM_WARPS,
-                          N=n, UNROLL=unroll or unrolled(n), BLOCK=THREADS * elements, EARLY=early, WIDE=wide,
+                          N=n, UNROLL=unroll or unrolled(n, elements), BLOCK=THREADS * elements, EARLY=early, WIDE=wide,
                           WHERE=False)
 
 
@@ -125,7 +125,7 @@ def test_the_chain_is_really_there(early, target):
 
 def test_long_chains_are_a_loop_of_unrolled_pieces():
     assert len(ffmas(compiled(2048, True).sass)) == unrolled(2048) == 1024
-    assert unrolled(512) == 256 and unrolled(1) == 32 and unrolled(10**6) == 1024
+    assert unrolled(512) == 256 and unrolled(1) == 32 and unrolled(10**6) == 1024 and unrolled(2048, 4) == 256
 
 
 def test_four_elements_are_four_chains():

@@ -58,6 +58,8 @@ def test_a_chase_visits_every_line_once_and_comes_back(device):
     assert visited == set(range(lines))
     assert pointer_chase(chain, lines).line == 0  # one whole round
     assert pointer_chase(chain, 3, warm_steps=lines - 3).line == 0
+    middle = pointer_chase(chain, 5).line
+    assert pointer_chase(chain, lines - 5, start=middle).line == 0
     assert chain.device.type == device.type
 
 
@@ -66,6 +68,8 @@ def test_chase_refuses():
         address_chain(100)
     with pytest.raises(ValueError, match="steps must be at least 1"):
         pointer_chase(address_chain(256), 0)
+    with pytest.raises(ValueError, match="line from 0 to 1, got 2"):
+        pointer_chase(address_chain(256), 1, start=2)
 
 
 @pytest.mark.parametrize("call", [

@@ -134,17 +134,18 @@ def fma_resident(x, a, b, n, *, programs: int, early: bool = True, elements_per_
         return fma_chain_reference(dense, a, b, n).to(x.dtype)
     with launch_on(x):
         fma_resident_kernel[(programs,)](
-            dense, y, y if where is None else where, dense.numel(), a, b, N=n, UNROLL=unroll or unrolled(n),
+            dense, y, y if where is None else where, dense.numel(), a, b, N=n, UNROLL=unroll or unrolled(n, elements_per_thread),
             BLOCK=block, EARLY=early, WIDE=wide, WHERE=where is not None, num_warps=NUM_WARPS)
     return y
 
 
-def unrolled(n: int) -> int:
-    """How much of a chain stands as straight-line code: half of it, so that a loop remains, between 32 and 1024.
+def unrolled(n: int, elements_per_thread: int = 1) -> int:
+    """How much of a chain stands as straight-line code: half of it, so that a loop remains, but not too much.
 
-    ptxas moves a load down to shortly before its use, less than the memory's latency away, but never into a loop.
+    ptxas moves a load down to shortly before its use, less than the memory's latency away, but never into a loop; and
+    code of 4096 FMAs, 64 KiB, no longer fits the instruction cache of an H200 (a third of the rate), 1024 do.
     """
-    return min(max(n // 2, 32), 1024)
+    return min(max(n // 2, 32), 1024 // elements_per_thread)
 
 
 def _checked(name, x, a, b, n) -> tuple[float, float]:

@@ -119,20 +119,23 @@ class Chase(NamedTuple):
     ns: float | None
 
 
-def pointer_chase(chain: torch.Tensor, steps: int, *, warm_steps: int = 0) -> Chase:
-    """Follow an `address_chain` from line 0: `warm_steps` loads to fill the caches, then `steps` timed ones.
+def pointer_chase(chain: torch.Tensor, steps: int, *, warm_steps: int = 0, start: int = 0) -> Chase:
+    """Follow an `address_chain` from line `start`: `warm_steps` loads to fill the caches, then `steps` timed ones.
 
-    Each load needs the address that the one before it fetched, so the time of a load is its latency.
+    Each load needs the address that the one before it fetched, so the time of a load is its latency. A second chase over
+    the same lines finds them in a cache: continue from where the first one ended.
     """
     if steps < 1 or warm_steps < 0:
         raise ValueError(f"pointer_chase: steps must be at least 1 and warm_steps 0, got {steps} and {warm_steps}")
+    if not 0 <= start < len(chain):
+        raise ValueError(f"pointer_chase: start must be a line from 0 to {len(chain) - 1}, got {start}")
     if not mode.is_live():  # the same walk without a clock
-        line, following = 0, ((chain[:, 0] - chain.data_ptr()) // LINE_BYTES).tolist()
+        line, following = start, ((chain[:, 0] - chain.data_ptr()) // LINE_BYTES).tolist()
         for _ in range(warm_steps + steps):
             line = following[line]
         return Chase(line, None, None)
     result = torch.zeros(3, dtype=torch.int64, device=chain.device)
-    CHASE.launch(1, 1, chain, warm_steps, steps, result)
+    CHASE.launch(1, 1, chain.data_ptr() + LINE_BYTES * start, warm_steps, steps, result)
     address, cycles, ns = result.tolist()
     return Chase((address - chain.data_ptr()) // LINE_BYTES, cycles / steps, ns / steps)
 
