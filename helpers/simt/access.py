@@ -18,7 +18,7 @@ VECTORS = {"v2": 2, "v4": 4, "v8": 8}
 
 
 def decode(instruction, kernel):
-    """(kind for the counts, function that executes it) of an instruction that touches memory, or None."""
+    """(kind for the counts, function that executes it) of an instruction that touches memory; None for others."""
     build = BUILDERS.get(instruction.name)
     return build(instruction, kernel) if build else None
 
@@ -75,7 +75,7 @@ def _load(instruction, kernel):
 
     def step(m, lanes):
         addresses = where(m)
-        values = m.load(instruction, space, addresses, lanes, raw, count, typed).view(dtype)
+        values = m.memory.load(instruction, space, addresses, lanes, raw, count, typed).view(dtype)
         if lanes is None:
             full = values
         else:
@@ -111,7 +111,7 @@ def _store(instruction, kernel):
 
     def step(m, lanes):
         values = np.stack([np.broadcast_to(get(m), m.lanes) for get in sources], axis=1)
-        m.store(instruction, space, where(m), lanes, values if lanes is None else values[lanes], typed)
+        m.memory.store(instruction, space, where(m), lanes, values if lanes is None else values[lanes], typed)
     return f"{space} store", step
 
 
@@ -156,13 +156,13 @@ def _atomic(instruction, kernel):
         active = np.arange(m.lanes) if lanes is None else np.flatnonzero(lanes)
         new = [np.broadcast_to(get(m), m.lanes) for get in values]
         result = np.zeros(m.lanes, dtype)
-        m.count(instruction, space, addresses, lanes, dtype.itemsize)
-        for turn in _turns(m.unique_places(space, addresses[active], active)):
+        m.memory.count(instruction, space, addresses, lanes, dtype.itemsize)
+        for turn in _turns(m.memory.identities(space, addresses, active)):
             now = np.zeros(m.lanes, bool)
             now[active[turn]] = True
-            old = m.load(instruction, space, addresses, now, raw, 1, typed, counted=False, atomic=True)[:, 0].view(dtype)
+            old = m.memory.load(instruction, space, addresses, now, raw, 1, typed, counted=False, atomic=True)[:, 0].view(dtype)
             result[now] = old
-            m.store(instruction, space, addresses, now,
+            m.memory.store(instruction, space, addresses, now,
                     combine(old, *(v[now] for v in new))[:, None].view(raw), typed, counted=False, atomic=True)
         if returns:
             write(m, result, lanes)
@@ -191,16 +191,16 @@ def _load_matrix(instruction, kernel):
         """The 32 bits of each lane: values 2 (l % 4) and the next of row l // 4, or the same of the transposed."""
         if "trans" not in parts:
             addresses = rows[:, lane // 4] + (4 * (lane % 4)).astype(np.uint64)
-            return m.load(instruction, "shared", addresses.reshape(-1), lanes, U32, 1, None, counted=False)[:, 0]
-        low, high = (m.load(instruction, "shared", (rows[:, 2 * (lane % 4) + i] + (2 * (lane // 4)).astype(np.uint64))
+            return m.memory.load(instruction, "shared", addresses.reshape(-1), lanes, U32, 1, None, counted=False)[:, 0]
+        low, high = (m.memory.load(instruction, "shared", (rows[:, 2 * (lane % 4) + i] + (2 * (lane // 4)).astype(np.uint64))
                             .reshape(-1), lanes, U16, 1, None, counted=False)[:, 0].astype(np.uint32)
                      for i in range(2))
         return low | high << np.uint32(16)
 
     def step(m, lanes):
         addresses = where(m)
-        naming = np.tile(lane < 8 * len(targets), m.warps) & m.flags(lanes)
-        m.count(instruction, "shared", addresses, naming, 16)
+        naming = np.tile(lane < 8 * len(targets), m.threads.warps) & m.flags(lanes)
+        m.memory.count(instruction, "shared", addresses, naming, 16)
         for i, write in enumerate(targets):
             values = np.zeros(m.lanes, np.uint32)
             values[m.numbers(lanes)] = word(m, addresses.reshape(-1, 32)[:, 8 * i:8 * i + 8], lanes)
@@ -214,10 +214,10 @@ def _load_matrix(instruction, kernel):
 def _async_copy(instruction, kernel):
     """cp.async: global to shared memory; what arrives is seen only after a wait_group (here: never earlier)."""
     if "commit_group" in instruction.parts:
-        return "other", lambda m, lanes: m.commit_copies(lanes)
+        return "arithmetic", lambda m, lanes: m.memory.commit(lanes)
     if "wait_group" in instruction.parts or "wait_all" in instruction.parts:
-        pending = int(instruction.operands[0]) if "wait_group" in instruction.parts else 0
-        return "other", lambda m, lanes: m.wait_copies(lanes, pending)
+        pending = int(instruction.operands[0]) if "wait_group" in instruction.parts else -1
+        return "arithmetic", lambda m, lanes: m.memory.wait(lanes, pending)
     if instruction.parts[1] != "async" or instruction.parts[2] not in ("ca", "cg") or "bulk" in instruction.parts:
         raise unknown(instruction)
     _hints(instruction, {"async"})
@@ -229,7 +229,7 @@ def _async_copy(instruction, kernel):
     taken = reader(instruction, kernel, filled[0], np.uint32) if filled else None
 
     def step(m, lanes):
-        m.copy(instruction, to(m), start(m), lanes, size, taken(m) if taken else None)
+        m.memory.copy(instruction, to(m), start(m), lanes, size, taken(m) if taken else None)
     return "global async copy", step
 
 
@@ -247,8 +247,8 @@ def _convert_address(instruction, kernel):
     if dtype.itemsize < 8 and slot:
         raise unknown(instruction, "32-bit generic addresses")
     if "to" in instruction.parts:
-        return "other", lambda m, lanes: write(m, get(m) - base.astype(dtype), lanes)
-    return "other", lambda m, lanes: write(m, get(m) + base.astype(dtype), lanes)
+        return "arithmetic", lambda m, lanes: write(m, get(m) - base.astype(dtype), lanes)
+    return "arithmetic", lambda m, lanes: write(m, get(m) + base.astype(dtype), lanes)
 
 
 BUILDERS = {"ld": _load, "ldu": _load, "st": _store, "atom": _atomic, "red": _atomic, "cp": _async_copy,

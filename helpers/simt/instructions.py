@@ -1,19 +1,20 @@
 """Instructions that only move values between registers, decoded once into functions of (machine, lanes)."""
 
+import functools
+
 import numpy as np
 
-from helpers.simt import arithmetic as A
+from helpers.simt import floats, integers
 from helpers.simt.operands import names_in, reader, unknown, writer
+from helpers.simt.ptx import PACKED, TYPES
 
-ROUND = {*A.ROUNDINGS}
+ROUND = {*floats.ROUNDINGS}
 
 
 def decode(instruction, kernel):
-    """The function that executes an instruction without memory or control flow. Raises UnknownInstruction."""
+    """("arithmetic", function that executes it) of an instruction on registers; None for others."""
     build = BUILDERS.get(instruction.name)
-    if build is None:
-        raise unknown(instruction)
-    return build(instruction, kernel)
+    return ("arithmetic", build(instruction, kernel)) if build else None
 
 
 def allow(instruction, *known) -> set[str]:
@@ -28,7 +29,7 @@ def allow(instruction, *known) -> set[str]:
 def _type(instruction, kinds: str = "uisfb"):
     """The numpy type named last, if its kind is among u(nsigned), i or s(igned), f(loat), b(its or predicate)."""
     name = instruction.parts[-1]
-    dtype = A.TYPES.get(name)
+    dtype = TYPES.get(name)
     if dtype is None or not (name[0] in kinds or (name == "pred" and "p" in kinds)):
         raise unknown(instruction, f"type .{name}")
     return np.dtype(dtype)
@@ -63,7 +64,7 @@ def _float(function, arity: int, *, modes=(), rounds=False, nan=True):
     def build(instruction, kernel):
         parts = allow(instruction, {"ftz", "sat"}, modes, ROUND if rounds else {"rn"})
         rounding = next(iter(parts & ROUND), "rn")
-        packed = A.PACKED.get(instruction.parts[-1])
+        packed = PACKED.get(instruction.parts[-1])
         dtype = np.dtype(packed[1]) if packed else _type(instruction, "f")
         if rounding != "rn" and dtype != np.float32:
             raise unknown(instruction, "rounding")
@@ -71,13 +72,13 @@ def _float(function, arity: int, *, modes=(), rounds=False, nan=True):
 
         def step(*values):
             if "ftz" in parts:
-                values = [A.flush(v) for v in values]
+                values = [floats.flush(v) for v in values]
             out = f(*values)
             if nan:
-                out = A.one_nan(out)
+                out = floats.one_nan(out)
             if "ftz" in parts:
-                out = A.flush(out)
-            return A.clamp(out) if "sat" in parts else out
+                out = floats.flush(out)
+            return floats.clamp(out) if "sat" in parts else out
         if packed:
             return _apply(instruction, kernel, _pairwise(step, *packed), *[packed[0]] * (arity + 1))
         return _apply(instruction, kernel, step, *[dtype] * (arity + 1))
@@ -102,7 +103,7 @@ def _root(exact, approximated):
     def build(instruction, kernel):
         if instruction.parts[-1] != "f32":
             raise unknown(instruction, "only .f32")
-        function = exact if "rn" in instruction.parts else A.correctly_rounded(approximated)
+        function = exact if "rn" in instruction.parts else floats.correctly_rounded(approximated)
         return _float(function, 1, modes={"approx"})(instruction, kernel)
     return build
 
@@ -111,15 +112,16 @@ def _approximated(name):
     def build(instruction, kernel):
         if instruction.parts[-1] != "f32":
             raise unknown(instruction, "only .f32")
-        return _float(A.correctly_rounded(A.APPROXIMATED[name]), 1, modes={"approx"})(instruction, kernel)
+        return _float(floats.correctly_rounded(floats.APPROXIMATED[name]), 1, modes={"approx"})(instruction, kernel)
     return build
 
 
 def _extreme(plain, with_nan, integer):
     def build(instruction, kernel):
-        if instruction.parts[-1] in A.PACKED or _type(instruction).kind == "f":
+        if instruction.parts[-1] in PACKED or _type(instruction).kind == "f":
             function = with_nan if "NaN" in instruction.parts else plain
-            return _float(function, 2, modes={"NaN"})(instruction, kernel)
+            count = 3 if len(instruction.operands) == 4 else 2  # three since PTX 8.8
+            return _float(lambda *values: functools.reduce(function, values), count, modes={"NaN"})(instruction, kernel)
         return _integer(integer, 2)(instruction, kernel)
     return build
 
@@ -140,7 +142,7 @@ def _integer(function, arity: int, *, counts=(), kinds="usb", result=None):
 def _either(on_floats, on_integers):
     def build(instruction, kernel):
         kind = instruction.parts[-1]
-        floating = kind in A.PACKED or kind[0] == "f"
+        floating = kind in PACKED or kind[0] == "f"
         return (on_floats if floating else on_integers)(instruction, kernel)
     return build
 
@@ -162,7 +164,7 @@ def _product(instruction, kernel, extra: bool):
     """mul and mad: the lower half, the upper half, or all of the product, plus a third operand for mad."""
     parts = allow(instruction, {"lo", "hi", "wide"})
     dtype = _type(instruction, "us")
-    multiply = A.multiply_wide if "wide" in parts else A.multiply_high if "hi" in parts else np.multiply
+    multiply = integers.multiply_wide if "wide" in parts else integers.multiply_high if "hi" in parts else np.multiply
     result = np.dtype(f"{dtype.kind}{2 * dtype.itemsize}") if "wide" in parts else dtype
     if extra:
         return _apply(instruction, kernel, lambda a, b, c: multiply(a, b) + c, result, dtype, dtype, result)
@@ -179,7 +181,7 @@ def _bitwise(function, arity):
 def _lop3(instruction, kernel):
     *_, table = instruction.operands
     instruction_without_table = _with(instruction, instruction.operands[:-1])
-    return _apply(instruction_without_table, kernel, lambda a, b, c: A.lop3(a, b, c, int(table, 0)), *[np.uint32] * 4)
+    return _apply(instruction_without_table, kernel, lambda a, b, c: integers.lop3(a, b, c, int(table, 0)), *[np.uint32] * 4)
 
 
 def _with(instruction, operands):
@@ -188,13 +190,13 @@ def _with(instruction, operands):
 
 def _funnel(instruction, kernel):
     parts = allow(instruction, {"l", "r", "wrap", "clamp"})
-    return _apply(instruction, kernel, lambda a, b, c: A.funnel(a, b, c, "l" in parts, "wrap" in parts),
+    return _apply(instruction, kernel, lambda a, b, c: integers.funnel(a, b, c, "l" in parts, "wrap" in parts),
                   *[np.uint32] * 4)
 
 
 def _find_bit(instruction, kernel):
     as_shift = "shiftamt" in allow(instruction, {"shiftamt"})
-    return _apply(instruction, kernel, lambda a: A.find_bit(a, as_shift), np.uint32, _type(instruction, "us"))
+    return _apply(instruction, kernel, lambda a: integers.find_bit(a, as_shift), np.uint32, _type(instruction, "us"))
 
 
 # ------------------------------------------------------------------------------------------------ predicates
@@ -202,10 +204,10 @@ def _find_bit(instruction, kernel):
 
 def _setp(instruction, kernel):
     """setp.cmp[.bool][.ftz].type p[|q], a, b[, [!]c]"""
-    parts = allow(instruction, A.COMPARISONS, {"and", "or", "xor", "ftz"})
+    parts = allow(instruction, floats.COMPARISONS, {"and", "or", "xor", "ftz"})
     dtype = _type(instruction)
     name = instruction.parts[1]
-    if dtype.kind != "f" and name not in A.COMPARE:
+    if dtype.kind != "f" and name not in floats.COMPARE:
         raise unknown(instruction, f"comparison .{name}")
     join = next((f for n, f in (("and", np.logical_and), ("or", np.logical_or), ("xor", np.logical_xor))
                  if n in parts), None)
@@ -219,8 +221,8 @@ def _setp(instruction, kernel):
     def step(m, lanes):
         x, y = a(m), b(m)
         if "ftz" in parts:
-            x, y = A.flush(x), A.flush(y)
-        true = np.asarray(A.compare(name, x, y))
+            x, y = floats.flush(x), floats.flush(y)
+        true = np.asarray(floats.compare(name, x, y))
         other = third[0](m) if third else None
         for write, value in zip(targets, (true, ~true), strict=False):
             write(m, join(value, other) if third else value, lanes)
@@ -269,21 +271,21 @@ def _cvt(instruction, kernel):
     parts = allow(_without_last(instruction), ROUND, {"rni", "rzi", "rmi", "rpi", "ftz", "sat"})
     whole = next((p[:2] for p in parts if p in ("rni", "rzi", "rmi", "rpi")), None)
     rounding = whole or next(iter(parts & ROUND), "rn")
-    flush = A.flush if "ftz" in parts and source == "f32" else np.asarray
-    half = {"bf16": A.to_bf16, "f16": A.to_f16}
+    flush = floats.flush if "ftz" in parts and source == "f32" else np.asarray
+    half = {"bf16": floats.to_bf16, "f16": floats.to_f16}
     if to in ("bf16x2", "f16x2") and source == "f32" and parts == {"rn"}:
         low_half = half[to[:-2]]
         return _apply(instruction, kernel, lambda high, low: low_half(high).astype(np.uint32) << np.uint32(16)
                       | low_half(low), np.uint32, np.float32, np.float32)
     if source == "bf16" and to == "f32" and not parts:
-        return _apply(instruction, kernel, A.from_bf16, np.float32, np.uint16)
+        return _apply(instruction, kernel, floats.from_bf16, np.float32, np.uint16)
     if to == "bf16" and source == "f32" and parts == {"rn"}:
-        return _apply(instruction, kernel, A.to_bf16, np.uint16, np.float32)
-    if to not in A.TYPES or source not in A.TYPES or "pred" in (to, source):
+        return _apply(instruction, kernel, floats.to_bf16, np.uint16, np.float32)
+    if to not in TYPES or source not in TYPES or "pred" in (to, source):
         raise unknown(instruction)
-    a, b = np.dtype(A.TYPES[to]), np.dtype(A.TYPES[source])
+    a, b = np.dtype(TYPES[to]), np.dtype(TYPES[source])
     return _apply(instruction, kernel,
-                  lambda v: A.convert(flush(v), a, rounding, whole is not None, "sat" in parts), a, b)
+                  lambda v: floats.convert(flush(v), a, rounding, whole is not None, "sat" in parts), a, b)
 
 
 def _without_last(instruction):
@@ -296,26 +298,27 @@ def _nothing(instruction, kernel):
 
 
 BUILDERS = {
-    "add": _either(_float(A.add, 2, rounds=True), _sum(np.add, _saturating(np.add))),
-    "sub": _either(_float(A.subtract, 2, rounds=True), _sum(np.subtract, _saturating(np.subtract))),
-    "mul": _either(_float(A.multiply, 2, rounds=True), lambda i, k: _product(i, k, extra=False)),
-    "mad": _either(_float(A.fma, 3, rounds=True), lambda i, k: _product(i, k, extra=True)),
-    "fma": _float(A.fma, 3, rounds=True),
-    "div": _either(_division, _integer(A.divide, 2)),
-    "rem": _integer(A.remainder, 2),
-    "min": _extreme(A.minimum, A.minimum_nan, np.minimum), "max": _extreme(A.maximum, A.maximum_nan, np.maximum),
+    "add": _either(_float(floats.add, 2, rounds=True), _sum(np.add, _saturating(np.add))),
+    "sub": _either(_float(floats.subtract, 2, rounds=True), _sum(np.subtract, _saturating(np.subtract))),
+    "mul": _either(_float(floats.multiply, 2, rounds=True), lambda i, k: _product(i, k, extra=False)),
+    "mad": _either(_float(floats.fma, 3, rounds=True), lambda i, k: _product(i, k, extra=True)),
+    "fma": _float(floats.fma, 3, rounds=True),
+    "div": _either(_division, _integer(integers.divide, 2)),
+    "rem": _integer(integers.remainder, 2),
+    "min": _extreme(floats.minimum, floats.minimum_nan, np.minimum),
+    "max": _extreme(floats.maximum, floats.maximum_nan, np.maximum),
     "neg": _either(_float(np.negative, 1, nan=False), _integer(np.negative, 1)),
     "abs": _either(_float(np.abs, 1, nan=False), _integer(np.abs, 1)),
     "copysign": _float(lambda sign, size: np.copysign(size, sign), 2, nan=False),
     "rcp": _root(np.reciprocal, np.reciprocal), "sqrt": _root(np.sqrt, np.sqrt),
     **{name: _approximated(name) for name in ("rsqrt", "ex2", "lg2", "sin", "cos", "tanh")},
-    "sad": _integer(A.absolute_difference, 3),
+    "sad": _integer(integers.absolute_difference, 3),
     "and": _bitwise(np.bitwise_and, 2), "or": _bitwise(np.bitwise_or, 2), "xor": _bitwise(np.bitwise_xor, 2),
-    "not": _bitwise(np.invert, 1), "lop3": _lop3, "prmt": _integer(A.permute_bytes, 3),
-    "shl": _integer(A.shift_left, 2, counts={1}), "shr": _integer(A.shift_right, 2, counts={1}), "shf": _funnel,
-    "popc": _integer(A.count_bits, 1, result=np.uint32), "clz": _integer(A.leading_zeros, 1, result=np.uint32),
-    "brev": _integer(A.reverse_bits, 1), "bfind": _find_bit,
-    "bfe": _integer(A.extract_bits, 3, counts={1, 2}), "bfi": _integer(A.insert_bits, 4, counts={2, 3}),
+    "not": _bitwise(np.invert, 1), "lop3": _lop3, "prmt": _integer(integers.permute_bytes, 3),
+    "shl": _integer(integers.shift_left, 2, counts={1}), "shr": _integer(integers.shift_right, 2, counts={1}), "shf": _funnel,
+    "popc": _integer(integers.count_bits, 1, result=np.uint32), "clz": _integer(integers.leading_zeros, 1, result=np.uint32),
+    "brev": _integer(integers.reverse_bits, 1), "bfind": _find_bit,
+    "bfe": _integer(integers.extract_bits, 3, counts={1, 2}), "bfi": _integer(integers.insert_bits, 4, counts={2, 3}),
     "setp": _setp, "selp": _selp, "mov": _mov, "cvt": _cvt,
     **dict.fromkeys(("membar", "fence", "nanosleep", "prefetch"), _nothing),
 }

@@ -19,6 +19,14 @@ def address_of(slot: int) -> int:
     return (slot + 1) << SLOT_BITS
 
 
+def slot_of(addresses: np.ndarray) -> np.ndarray:
+    return (addresses >> np.uint64(SLOT_BITS)).astype(np.int64) - 1
+
+
+def within_slot(addresses: np.ndarray) -> np.ndarray:
+    return addresses & np.uint64((1 << SLOT_BITS) - 1)
+
+
 @dataclass
 class Buffer:
     """An array of device memory: a flat uint8 view of it, and what its owner says is in it."""
@@ -55,7 +63,7 @@ class Global:
     def _locate(self, addresses, size: int, typed, explain):
         """[(buffer, offsets in it, which of the accesses)] Raises OutOfBounds, Misaligned, WrongType."""
         check_aligned(addresses, size, explain)
-        slots = (addresses >> np.uint64(SLOT_BITS)).astype(np.int64) - 1
+        slots = slot_of(addresses)
         groups = [(slots[0], slice(None))] if (slots == slots[0]).all() else [
             (slot, np.flatnonzero(slots == slot)) for slot in np.unique(slots)]
         for slot, where in groups:

@@ -6,10 +6,17 @@ import re
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
+import numpy as np
+
 from helpers.simt.faults import SimtError, UnknownInstruction
 
-SIZES = {"b8": 1, "u8": 1, "s8": 1, "b16": 2, "u16": 2, "s16": 2, "f16": 2, "bf16": 2, "b32": 4, "u32": 4, "s32": 4,
-         "f32": 4, "f16x2": 4, "bf16x2": 4, "b64": 8, "u64": 8, "s64": 8, "f64": 8, "f32x2": 8}
+# Types of values in registers. A bf16 is held as bits; a predicate takes no bytes.
+TYPES = {"u8": np.uint8, "s8": np.int8, "b8": np.uint8, "u16": np.uint16, "s16": np.int16, "b16": np.uint16,
+         "f16": np.float16, "u32": np.uint32, "s32": np.int32, "b32": np.uint32, "f32": np.float32, "u64": np.uint64,
+         "s64": np.int64, "b64": np.uint64, "f64": np.float64, "pred": np.bool_}
+PACKED = {"f16x2": (np.uint32, np.float16), "f32x2": (np.uint64, np.float32)}  # register, and what it holds two of
+SIZES = {name: np.dtype(dtype).itemsize for name, dtype in TYPES.items() if name != "pred"} | {
+    "bf16": 2, "f16x2": 4, "bf16x2": 4, "f32x2": 8}
 
 # What a kernel's body consists of. Operands may be braced lists; other braces only group declarations.
 STATEMENT = re.compile(r"""
@@ -35,6 +42,10 @@ class Instruction:
     @property
     def name(self) -> str:
         return self.parts[0]
+
+    def names(self) -> list[str]:
+        """All names among the operands, destinations first."""
+        return list(dict.fromkeys(re.findall(r"%?[\w$.]+", " ".join(self.operands))))
 
 
 @dataclass

@@ -15,8 +15,9 @@ WARP = 32
 class RaceChecker:
     """Races of the blocks that run together. `raises`: stop at the first; otherwise collect sentences in `found`."""
 
-    def __init__(self, blocks: int, lanes: int, shared_bytes: int, grain: int, raises: bool, found: list[str]):
-        self.grain, self.raises, self.found, self.machine = grain, raises, found, None
+    def __init__(self, machine, shared_bytes: int, grain: int, raises: bool, found: list):
+        self.machine, self.grain, self.raises, self.found = machine, grain, raises, found
+        blocks, lanes = len(machine.threads.blocks), machine.lanes
         self.words = -(-shared_bytes // 16) * 16 // grain
         self.writer = np.full(blocks * self.words, NOBODY, np.int32)
         self.reader, self.other_reader = self.writer.copy(), self.writer.copy()
@@ -30,7 +31,7 @@ class RaceChecker:
             table.reshape(-1, self.words)[rows] = NOBODY
 
     def warps(self, members) -> None:
-        self.epoch[members.all(axis=1) | members.any(axis=1)] += 1
+        self.epoch[members.any(axis=1)] += 1
 
     def _touched(self, lanes, places, size):
         parts = max(1, size // self.grain)
@@ -80,7 +81,7 @@ class RaceChecker:
         self.writer_epoch[words] = self.epoch[lanes // WARP]
         self.wrote[words] = instruction.index
 
-    def write_together(self, instruction, lanes, places, size, values) -> None:
+    def write_together(self, instruction, lanes, places, values) -> None:
         """Lanes that store different values to one word in the same instruction."""
         order = np.lexsort((lanes, places))
         places, values, lanes = places[order], values[order], lanes[order]
@@ -89,16 +90,16 @@ class RaceChecker:
             at = int(np.argmax(wrong))
             m = self.machine
             self._found((instruction.index, instruction.index), (
-                f"Race on byte {places[at] % (self.words * self.grain)} of shared memory: {m.thread_name(int(lanes[at]))} "
-                f"and thread {m.thread_index(int(lanes[at + 1]))} write different values to it in one instruction. "
+                f"Race on byte {places[at] % (self.words * self.grain)} of shared memory: {m.threads.name(int(lanes[at]))} "
+                f"and thread {m.threads.index(int(lanes[at + 1]))} write different values to it in one instruction. "
                 f"Which stays is chance. {m.place(instruction)}"))
 
     def _report(self, instruction, lanes, words, wrong, table, instructions, did, other_did) -> None:
         m, at = self.machine, int(np.argmax(wrong))
         lane, word = int(lanes[at]), int(words[at])
         other, earlier = int(table[word]), m.kernel.instructions[int(instructions[word])]
-        sentence = (f"Race on byte {word % self.words * self.grain} of shared memory: {m.thread_name(lane)} {did} it "
-                    f"{m.place(instruction)}, thread {m.thread_index(other)} {other_did} it {m.place(earlier)}, and no "
+        sentence = (f"Race on byte {word % self.words * self.grain} of shared memory: {m.threads.name(lane)} {did} it "
+                    f"{m.place(instruction)}, thread {m.threads.index(other)} {other_did} it {m.place(earlier)}, and no "
                     "barrier lies between them. Which comes first is chance: __syncthreads() is missing.")
         self._found((instruction.index, earlier.index), sentence)
 

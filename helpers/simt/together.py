@@ -10,9 +10,9 @@ LANE_BITS = np.uint32(1) << LANE.astype(np.uint32)
 
 
 def decode(instruction, kernel):
-    """The function that executes an instruction on whole warps, or None."""
+    """("warp", function that executes it) of an instruction of whole warps; None for others."""
     build = BUILDERS.get(instruction.name)
-    return build(instruction, kernel) if build else None
+    return ("warp", build(instruction, kernel)) if build else None
 
 
 def bits_of(flags: np.ndarray) -> np.ndarray:

@@ -1,0 +1,80 @@
+"""A kernel decoded: basic blocks of steps that a machine can run. Nothing in it depends on a launch."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from helpers.simt import access, cfg, instructions, ptx, together
+from helpers.simt.operands import reader, unknown
+
+
+@dataclass
+class Step:
+    """One decoded instruction. `run(machine, lanes)` executes it in those lanes (None: all)."""
+
+    instruction: ptx.Instruction
+    kind: str  # for the counts: "arithmetic", "global load", "branch", ...
+    run: Callable | None
+    predicate: Callable | None  # machine -> a flag for each lane
+
+
+@dataclass
+class Block:
+    """A decoded basic block; see `cfg.BasicBlock`. `leave` is its branch or barrier.
+
+    `run` of a barrier is machine -> [its number, how many threads]; of a branch through a table, machine -> entry.
+    """
+
+    steps: list[Step]
+    leave: Step | None
+    targets: list[int]
+    next: int | None
+    joins: int
+
+
+class Program:
+    """Raises UnknownInstruction for what is not implemented."""
+
+    def __init__(self, kernel: ptx.Kernel):
+        self.kernel = kernel
+        self.blocks = [self._block(block) for block in cfg.basic_blocks(kernel)]
+
+    def _block(self, block: cfg.BasicBlock) -> Block:
+        leave = self._leave(block.branch) if block.branch is not None else None
+        return Block([self._step(i) for i in block.instructions], leave, block.targets, block.next, block.joins)
+
+    def _leave(self, instruction) -> Step:
+        if cfg.is_barrier(instruction):
+            return Step(instruction, "barrier", self._barrier(instruction), None)
+        entry = reader(instruction, self.kernel, instruction.operands[0], np.uint32) if instruction.name == "brx" else None
+        return Step(instruction, "branch", entry, self._predicate(instruction))
+
+    def _barrier(self, instruction):
+        """bar.sync number[, threads]"""
+        if "sync" not in instruction.parts or set(instruction.parts) - {"bar", "barrier", "cta", "sync", "aligned"}:
+            raise unknown(instruction)
+        if instruction.predicate is not None:
+            raise unknown(instruction, "a barrier under a predicate")
+        get = [reader(instruction, self.kernel, text, np.uint32) for text in instruction.operands]
+        return lambda m: [g(m) for g in get]
+
+    def _step(self, instruction) -> Step:
+        for module in (access, together, instructions):
+            found = module.decode(instruction, self.kernel)
+            if found is not None:
+                return Step(instruction, *found, self._predicate(instruction))
+        raise unknown(instruction)
+
+    def _predicate(self, instruction):
+        if instruction.predicate is None:
+            return None
+        text = ("!" if instruction.negated else "") + instruction.predicate
+        return reader(instruction, self.kernel, text, np.bool_)
+
+
+@functools.lru_cache(maxsize=64)
+def program(text: str, name: str | None) -> Program:
+    """The kernel `name` (or the only one) of a PTX file."""
+    return Program(ptx.parse(text, name))
