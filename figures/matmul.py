@@ -261,18 +261,19 @@ def draw_sizes(ax, data):
 
 # ---------------------------------------------------------------- errors
 def draw_error(ax, data):
-    """Root-mean-square error over K, one line a precision, and a line that grows as sqrt(K)."""
+    """Root-mean-square error over K, one line a version; grey lines that grow with sqrt(K) and with K."""
     for colour, marker, (variant, rows) in zip(SERIES, MARKERS, data.groupby("variant", sort=False), strict=False):
         rows = rows.sort_values("k")
         ax.plot(rows["k"], rows["rms_error"], marker=marker, color=colour, label=variant)
-    worst = data[data["variant"] == "tf32"].sort_values("k")
-    if len(worst):
-        k = worst["k"].to_numpy()
-        ax.plot(k, worst["rms_error"].iloc[0] * 1.6 * np.sqrt(k / k[0]), color=ROLE["limit"], linestyle="--",
-                label="grows as sqrt(K)")
+    for variant, power, name, dash in (("tf32", 0.5, "∝ √K", "--"), ("tile 64x64x32 ieee", 1, "∝ K", ":")):
+        start = data[data["variant"] == variant].sort_values("k")
+        if len(start):
+            k = start["k"].to_numpy()
+            ax.plot(k, start["rms_error"].iloc[0] * 1.8 * (k / k[0]) ** power, color=ROLE["limit"], linestyle=dash,
+                    label=name)
     ax.set_xscale("log", base=2)
     ax.set(yscale="log", xlabel="K (products of numbers from N(0, 1))", ylabel="root-mean-square error")
-    ax.legend(loc="upper left", ncols=2)
+    ax.legend(loc="upper left", ncols=3)
     ax.set_ylim(data["rms_error"].min() / 2, 60 * data["rms_error"].max())
     return ax
 

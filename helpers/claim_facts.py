@@ -62,11 +62,12 @@ def matmul_compiled(tile=(64, 64, 32), target: str = "sm_120", num_warps: int = 
 
     from helpers.kernels.matmul import matmul_relu_grouped_kernel, matmul_relu_kernel
 
-    kernel, more = (matmul_relu_grouped_kernel, {"GROUP": 8, "WHOLE_K": True}) if halves else (matmul_relu_kernel, {})
+    kernel = matmul_relu_grouped_kernel if halves else matmul_relu_kernel
+    more = {"GROUP": 8, "WHOLE_K": True, "RELU": True, "part_k": 4096} if halves else {}
     x, n = torch.empty(4096, 4096, device="meta"), 4096
-    return compile_kernel(kernel, x, x, x, n, n, n, n, 1, n, 1, n, target=target, num_warps=num_warps,
-                          num_stages=num_stages, BLOCK_M=tile[0], BLOCK_N=tile[1], BLOCK_K=tile[2],
-                          PRECISION="ieee", **more)
+    sizes = dict(M=n, N=n, K=n, a_row_stride=n, a_col_stride=1, b_row_stride=n, b_col_stride=1, c_row_stride=n)
+    return compile_kernel(kernel, x, x, x, target=target, num_warps=num_warps, num_stages=num_stages,
+                          BLOCK_M=tile[0], BLOCK_N=tile[1], BLOCK_K=tile[2], PRECISION="ieee", **sizes, **more)
 
 
 def loop_counts(compiled, opcode: str, other: str) -> tuple[int, int]:

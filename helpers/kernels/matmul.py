@@ -1,7 +1,8 @@
 """ReLU of a matrix product: c = max(a @ b, 0), a (M, K), b (K, N), c (M, N); accumulated in float32, rounded once.
 
 `matmul_relu_kernel`          one program a tile of c on a 2-D grid          the lesson's kernel
-`matmul_relu_grouped_kernel`  the same tiles in an order that reuses L2      what `matmul_relu` launches
+`matmul_relu_grouped_kernel`  the same tiles in an order that reuses L2,     what `matmul_relu` launches
+                              in halves; small products in parts of K
 
 Each tile of c reads BLOCK_M rows of a and BLOCK_N columns of b: 2 BM BN / (BM + BN) FLOPs an element instead of 2.
 `precision` says what float32 inputs become: "ieee" stays in float32; "tf32" rounds to 10 bits of mantissa for the
@@ -16,6 +17,7 @@ import triton.language as tl
 
 from helpers import mode
 from helpers.kernels.inputs import check_rank, check_tensors, launch_on
+from helpers.kernels.row_sum import ceil_div, sm_count
 
 PRECISIONS = ("ieee", "tf32", "tf32x3", "bf16x6")
 # (BLOCK_M, BLOCK_N, BLOCK_K), num_warps, num_stages: the fastest of a search on an H200 at 4096^3, then what needs less
@@ -28,6 +30,7 @@ TILES = {
     "half": [((128, 128, 64), 4, 3), ((64, 64, 32), 4, 3)],
 }
 GROUP = 8  # rows of tiles that are walked together
+PROGRAMS_PER_SM, PART_K = 8, 256  # below so many programs, K is cut into parts; parts have so much of K at least
 
 
 def matmul_relu_reference(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -69,9 +72,9 @@ def matmul_relu_kernel(
 
 @triton.jit
 def matmul_relu_grouped_kernel(
-    a_ptr, b_ptr, c_ptr, M, N, K, a_row_stride, a_col_stride, b_row_stride, b_col_stride, c_row_stride,
+    a_ptr, b_ptr, c_ptr, M, N, K, part_k, a_row_stride, a_col_stride, b_row_stride, b_col_stride, c_row_stride,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, PRECISION: tl.constexpr,
-    GROUP: tl.constexpr, WHOLE_K: tl.constexpr,
+    GROUP: tl.constexpr, WHOLE_K: tl.constexpr, RELU: tl.constexpr,
 ):  # fmt: skip
     # A 1-D grid may have 2^31 programs (axes 1 and 2 only 65535), and lets us choose who runs beside whom: GROUP rows
     # of tiles, column after column, so that programs at work together share their parts of a and b in L2.
@@ -81,19 +84,23 @@ def matmul_relu_grouped_kernel(
     group_rows = min(tile_rows - first_row, GROUP)  # the last group may be smaller
     tile_row = first_row + program % (GROUP * tile_cols) % group_rows
     tile_col = program % (GROUP * tile_cols) // group_rows
+    # Axis 1: each part of K has programs and a c of its own. Usually there is one part, the whole K.
+    part = tl.program_id(1).to(tl.int64)
+    k_left = min(K - part * part_k, part_k)
+    c_ptr += part * M * N
     HALF: tl.constexpr = BLOCK_N // 2
     rows = tile_row.to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
     cols = tile_col.to(tl.int64) * BLOCK_N + tl.arange(0, HALF)  # of the left half; the right half begins at + HALF
-    ks = tl.arange(0, BLOCK_K).to(tl.int64)
-    a_ptrs = a_ptr + rows[:, None] * a_row_stride + ks[None, :] * a_col_stride  # (BM, BK)
-    b_ptrs = b_ptr + ks[:, None] * b_row_stride + cols[None, :] * b_col_stride  # (BK, BN / 2)
+    ks = tl.arange(0, BLOCK_K)
+    a_ptrs = a_ptr + rows[:, None] * a_row_stride + (part * part_k + ks)[None, :] * a_col_stride  # (BM, BK)
+    b_ptrs = b_ptr + (part * part_k + ks)[:, None] * b_row_stride + cols[None, :] * b_col_stride  # (BK, BN / 2)
     in_rows, in_left, in_right = rows[:, None] < M, cols[None, :] < N, cols[None, :] + HALF < N
     # Two halves that share a: in float32 each thread then keeps 8 x 8 sums instead of 16 x 4, and reads 16 numbers
     # from shared memory for 64 FMAs instead of 20.
     left = tl.zeros((BLOCK_M, HALF), tl.float32)
     right = tl.zeros((BLOCK_M, HALF), tl.float32)
-    for k in range(0, K, BLOCK_K):
-        in_k = ks < (BLOCK_K if WHOLE_K else K - k)  # WHOLE_K: K is a multiple of BLOCK_K, and this is always true
+    for k in range(0, k_left, BLOCK_K):
+        in_k = ks < (BLOCK_K if WHOLE_K else k_left - k)  # WHOLE_K: K is a multiple of BLOCK_K, this is always true
         a = tl.load(a_ptrs, mask=in_rows & in_k[None, :], other=0.0)
         b = tl.load(b_ptrs, mask=in_k[:, None] & in_left, other=0.0)
         left = tl.dot(a, b, left, input_precision=PRECISION)
@@ -101,9 +108,20 @@ def matmul_relu_grouped_kernel(
         right = tl.dot(a, b, right, input_precision=PRECISION)
         a_ptrs += BLOCK_K * a_col_stride
         b_ptrs += BLOCK_K * b_row_stride
+    if RELU:
+        left, right = tl.where(left < 0, 0.0, left), tl.where(right < 0, 0.0, right)
     c_ptrs = c_ptr + rows[:, None] * c_row_stride + cols[None, :]
-    tl.store(c_ptrs, tl.where(left < 0, 0.0, left), mask=in_rows & in_left)
-    tl.store(c_ptrs + HALF, tl.where(right < 0, 0.0, right), mask=in_rows & in_right)
+    tl.store(c_ptrs, left, mask=in_rows & in_left)
+    tl.store(c_ptrs + HALF, right, mask=in_rows & in_right)
+
+
+@triton.jit
+def sum_parts_kernel(parts_ptr, c_ptr, n, n_parts, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)  # of the n elements of c
+    total = tl.zeros((BLOCK,), tl.float32)
+    for part in range(0, n_parts):  # always in this order: equal inputs give equal bits
+        total += tl.load(parts_ptr + part * n + offsets, mask=offsets < n, other=0.0)
+    tl.store(c_ptr + offsets, tl.where(total < 0, 0.0, total), mask=offsets < n)
 
 
 def matmul_relu(a: torch.Tensor, b: torch.Tensor, precision: str = "ieee") -> torch.Tensor:
@@ -114,7 +132,9 @@ def matmul_relu(a: torch.Tensor, b: torch.Tensor, precision: str = "ieee") -> to
     """
     _check("matmul_relu", a, b, precision)
     kind = precision if a.dtype == torch.float32 else "half"
-    return _grouped(a, b, precision, *settings_for(kind, shared_bytes_of(a.device)))
+    tile, num_warps, num_stages = settings_for(kind, shared_bytes_of(a.device))
+    part_k = part_k_for(*a.shape, b.shape[1], tile, sm_count(a.device))
+    return _grouped(a, b, precision, tile, num_warps, num_stages, part_k=part_k)
 
 
 def settings_for(kind: str, shared_bytes: int) -> tuple:
@@ -124,6 +144,17 @@ def settings_for(kind: str, shared_bytes: int) -> tuple:
         if num_stages * (block_m * block_k + block_k * block_n) * itemsize <= shared_bytes:  # an upper bound
             return (block_m, block_n, block_k), num_warps, num_stages
     raise ValueError(f"matmul_relu: no tile for {kind} fits into {shared_bytes} bytes of shared memory")
+
+
+def part_k_for(m: int, k: int, n: int, tile: tuple, sms: int) -> int:
+    """How much of K one program takes: all of it, unless c has too few tiles to fill the SMs and K is long.
+
+    Parts are multiples of BLOCK_K, PART_K at least. A sum in parts is also more accurate than one long sum.
+    """
+    block_m, block_n, block_k = tile
+    tiles = max(1, ceil_div(m, block_m) * ceil_div(n, block_n))
+    parts = max(1, min(PROGRAMS_PER_SM * sms // tiles, k // PART_K))
+    return ceil_div(ceil_div(k, parts), block_k) * block_k if parts > 1 else max(k, 1)
 
 
 @functools.cache
@@ -141,7 +172,7 @@ def matmul_relu_tiled(a, b, tile=(64, 64, 32), precision="ieee", num_warps=4, nu
     """
     _check("matmul_relu_tiled", a, b, precision)
     (m, k), n = a.shape, b.shape[1]
-    grid = (triton.cdiv(m, tile[0]), triton.cdiv(n, tile[1]))
+    grid = (ceil_div(m, tile[0]), ceil_div(n, tile[1]))
     if grid[1] > 65535:
         raise ValueError(f"matmul_relu_tiled: c has {grid[1]} tiles side by side, and a grid takes 65535 on axis 1")
     c = _empty_product(a, b)
@@ -179,15 +210,21 @@ def _empty_product(a, b):
     return a.new_empty(a.shape[0], b.shape[1])
 
 
-def _grouped(a, b, precision, tile, num_warps, num_stages, group=GROUP):
+def _grouped(a, b, precision, tile, num_warps, num_stages, group=GROUP, part_k=None):
     (m, k), n = a.shape, b.shape[1]
     c = _empty_product(a, b)
-    if c.numel() and k and mode.has_triton():
-        block_m, block_n, block_k = tile
-        with launch_on(a):
-            matmul_relu_grouped_kernel[(triton.cdiv(m, block_m) * triton.cdiv(n, block_n),)](
-                a, b, c, m, n, k, *a.stride(), *b.stride(), c.stride(0), BLOCK_M=block_m, BLOCK_N=block_n,
-                BLOCK_K=block_k, PRECISION=precision, GROUP=group, WHOLE_K=k % block_k == 0,
-                num_warps=num_warps, num_stages=num_stages,
-            )  # fmt: skip
+    if not (c.numel() and k and mode.has_triton()):
+        return c
+    block_m, block_n, block_k = tile
+    part_k = part_k or k
+    parts = ceil_div(k, part_k)
+    with launch_on(a):
+        out = c if parts == 1 else torch.empty(parts, m, n, dtype=torch.float32, device=a.device)
+        matmul_relu_grouped_kernel[(ceil_div(m, block_m) * ceil_div(n, block_n), parts)](
+            a, b, out, m, n, k, part_k, *a.stride(), *b.stride(), n, BLOCK_M=block_m, BLOCK_N=block_n,
+            BLOCK_K=block_k, PRECISION=precision, GROUP=group, WHOLE_K=k % block_k == 0, RELU=parts == 1,
+            num_warps=num_warps, num_stages=num_stages,
+        )  # fmt: skip
+        if parts > 1:
+            sum_parts_kernel[(ceil_div(m * n, 1024),)](out, c, m * n, parts, BLOCK=1024)
     return c

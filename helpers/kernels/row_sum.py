@@ -77,8 +77,8 @@ def parts_for(n_rows: int, n_cols: int, sm_count: int) -> tuple[int, int]:
 
 def _even_parts(n_cols: int, parts: int) -> tuple[int, int]:
     """At most `parts` parts of equal length, a multiple of ALIGN: (parts, columns a part)."""
-    part_cols = max(ALIGN, _ceil_div(_ceil_div(n_cols, parts), ALIGN) * ALIGN)
-    return max(1, _ceil_div(n_cols, part_cols)), part_cols
+    part_cols = max(ALIGN, ceil_div(ceil_div(n_cols, parts), ALIGN) * ALIGN)
+    return max(1, ceil_div(n_cols, part_cols)), part_cols
 
 
 def row_sum(x: torch.Tensor) -> torch.Tensor:
@@ -146,5 +146,6 @@ def _launch(x, num_warps=NUM_WARPS, tile=TILE, parts=None, part_cols=None) -> to
     return out
 
 
-def _ceil_div(a: int, b: int) -> int:
-    return -(-a // b)  # triton.cdiv takes microseconds on the host: it is made for kernels too
+def ceil_div(a: int, b: int) -> int:
+    """a / b rounded up. (triton.cdiv is made for kernels too, and takes microseconds on the host.)"""
+    return -(-a // b)
