@@ -10,7 +10,7 @@ WORKERS ?= 2
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test check notebooks record bench html slides clean
+.PHONY: help setup lab test check notebooks record html slides clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/:.*  ## /\t/' | expand -t 12
@@ -43,9 +43,6 @@ notebooks: setup  ## re-run all notebooks in recorded mode and store their outpu
 
 record: setup  ## on a GPU: measure every experiment, write helpers/data/recorded/<gpu>.json
 	$(BIN)/python -m helpers.record $(ONLY)
-
-bench: setup  ## on a GPU: the course's kernels against torch and torch.compile, with the goals
-	$(BIN)/python -m helpers.bench
 
 html: setup  ## static copies of all notebooks in build/html, readable offline
 	$(BIN)/jupyter nbconvert --to html --output-dir build/html notebooks/*.ipynb
