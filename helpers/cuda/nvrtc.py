@@ -180,10 +180,3 @@ def _cuobjdump(cubin: bytes, *options: str) -> str:
         file.flush()
         command = [client.tool("cuobjdump"), *options, file.name]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
-def _usage(cubin: bytes, kernel: str) -> dict[str, int]:
-    """REG, STACK and SHARED of a kernel as cuobjdump reports them."""
-    text = _cuobjdump(cubin, "--dump-resource-usage")
-    line = re.search(rf"Function {kernel}:\s*\n?\s*(.*)", text).group(1)
-    return {name: int(value) for name, value in re.findall(r"(REG|STACK|SHARED):(\d+)", line)}
