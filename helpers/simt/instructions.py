@@ -101,7 +101,7 @@ def _division(instruction, kernel):
 def _root(exact, approximated):
     """rcp and sqrt: exact with .rn, otherwise approximated."""
     def build(instruction, kernel):
-        if instruction.parts[-1] != "f32":
+        if instruction.parts[-1] != "f32" and "rn" not in instruction.parts:
             raise unknown(instruction, "only .f32")
         function = exact if "rn" in instruction.parts else floats.correctly_rounded(approximated)
         return _float(function, 1, modes={"approx"})(instruction, kernel)

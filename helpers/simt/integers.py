@@ -83,7 +83,7 @@ def permute_bytes(a, b, selector):
 
 
 def count_bits(a):
-    return np.bitwise_count(a).astype(np.uint32)
+    return np.bitwise_count(a.view(f"u{a.dtype.itemsize}")).astype(np.uint32)
 
 
 def leading_zeros(a):

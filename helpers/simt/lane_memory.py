@@ -4,6 +4,7 @@ import numpy as np
 
 from helpers.simt import memory
 from helpers.simt.faults import Uninitialised
+from helpers.simt.report import Access
 from helpers.simt.threads import WARP
 
 
@@ -78,6 +79,21 @@ class LaneMemory:
         if space == "shared":
             return self.shared, self.shared.places(self.m.threads.row[lanes], offsets, size, explain)
         return self.local, self.local.places(lanes, offsets, size, explain)
+
+    def touched(self, own: slice, active: np.ndarray) -> Access:
+        """What the lanes of one warp touched in the last access, for the trace."""
+        space, addresses, size = self.last
+        addresses, flags = addresses[own], active[None]
+        if space == "generic":
+            space = next(self._by_space(space, addresses, np.flatnonzero(active)))[0]
+            addresses = memory.within_slot(addresses) if space != "global" else addresses
+        if space not in ("global", "const"):
+            cost = memory.wavefronts_of if space == "shared" else memory.local_sectors_of
+            return Access(space, f"{space} memory", addresses.astype(np.int64), size, int(cost(addresses[None], flags, size)[0]))
+        slot = int(memory.slot_of(addresses[active])[0])
+        start = memory.address_of(slot) + self.device.buffers[slot].misalignment
+        return Access(space, self.device.buffers[slot].name, addresses.view(np.int64) - start, size,
+                      int(memory.sectors_of(addresses[None], flags)[0]))
 
     def _by_space(self, space, addresses, active):
         """[(space, which of the active lanes, their addresses in it)]; only generic addresses can lie in several."""

@@ -59,7 +59,7 @@ def run(ptx, grid, block, args=(), *, shared_bytes: int | None = None, kernel: s
             machine = Machine(code, launch, blocks, registers, counts)
             machine.run()
     return Report(code.kernel.name, code.kernel.source_file, grid, block, counts, launch.trace,
-                  [sentence for _, sentence in launch.found])
+                  list(launch.found.values()))
 
 
 def _registers(code: Program, lanes: int, before: dict) -> dict:
@@ -94,7 +94,7 @@ class Launch:
     device: memory.Global = field(default_factory=memory.Global)
     params: list = field(default_factory=list)  # bytes of each
     trace: list = field(default_factory=list)
-    found: list = field(default_factory=list)  # races
+    found: dict = field(default_factory=dict)  # races
 
     def __post_init__(self):
         kernel = self.code.kernel

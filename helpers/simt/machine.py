@@ -6,7 +6,7 @@ from helpers.simt.faults import Deadlock, TooLong, Trap
 from helpers.simt.lane_memory import LaneMemory
 from helpers.simt.program import Block, Program, Step
 from helpers.simt.ptx import TYPES
-from helpers.simt.report import Access, Count, TraceStep
+from helpers.simt.report import Count, TraceStep
 from helpers.simt.threads import WARP, Threads
 from helpers.simt.warps import Warps
 
@@ -199,9 +199,6 @@ class Machine:
             if name in self.kernel.registers:
                 register = self.registers[name][own].copy()
                 values[name] = register.view(dtype) if dtype.itemsize == register.itemsize else register
-        touched = None
-        if self.memory.last is not None:
-            space, addresses, size = self.memory.last
-            touched = Access(space, addresses[own].copy(), size)
+        touched = self.memory.touched(own, active) if self.memory.last is not None else None
         self.launch.trace.append(
             TraceStep(instruction.text, instruction.line, instruction.source_line, active, values, touched))

@@ -9,14 +9,24 @@ from helpers.simt.faults import Misaligned, OutOfBounds, WrongType
 SECTOR = 32  # bytes, the least that is moved from or to device memory
 BANKS = 32  # of 4 bytes each
 
-# Addresses: every buffer has a terabyte of its own, so that a wrong index never lands in a neighbour unseen.
+# Addresses: every buffer lies in the middle of a terabyte of its own, so that no wrong index lands in a neighbour unseen.
 SLOT_BITS = 40
 CONSTANT_SLOT = 128  # module arrays
 SHARED_SLOT, LOCAL_SLOT = 254, 255  # where generic addresses see a block's shared and a thread's local memory
 
 
 def address_of(slot: int) -> int:
-    return (slot + 1) << SLOT_BITS
+    return ((slot + 1) << SLOT_BITS) + (1 << (SLOT_BITS - 1))
+
+
+def place_of(value: int) -> tuple[int, int] | None:
+    """(argument, offset in bytes) that a number is the address of, or None if it is no address of an argument's array.
+
+    Alignment within 256 bytes counts towards the offset.
+    """
+    slot = (value >> SLOT_BITS) - 1
+    offset = value - address_of(slot)
+    return (slot, offset) if 0 <= slot < CONSTANT_SLOT and abs(offset) < 1 << (SLOT_BITS - 2) else None
 
 
 def slot_of(addresses: np.ndarray) -> np.ndarray:
@@ -24,7 +34,7 @@ def slot_of(addresses: np.ndarray) -> np.ndarray:
 
 
 def within_slot(addresses: np.ndarray) -> np.ndarray:
-    return addresses & np.uint64((1 << SLOT_BITS) - 1)
+    return addresses - np.uint64(address_of(0)) & np.uint64((1 << SLOT_BITS) - 1)
 
 
 @dataclass
@@ -69,7 +79,7 @@ class Global:
         for slot, where in groups:
             buffer, first = self.buffers.get(int(slot)), np.arange(len(addresses))[where][0]
             if buffer is None:
-                raise OutOfBounds(explain(first, self._nowhere(int(addresses[first]), size)))
+                raise OutOfBounds(explain(first, f"address {int(addresses[first]):#x}, which is in no array that was passed"))
             offsets = addresses[where].view(np.int64) - (address_of(int(slot)) + buffer.misalignment)
             outside = (offsets < 0) | (offsets > len(buffer.bytes) - size)
             if outside.any():
@@ -79,13 +89,6 @@ class Global:
             if typed is not None and buffer.dtype is not None and not fits(typed, buffer.dtype):
                 raise WrongType(explain(first, f"{buffer.name} as {typed}, but it is an array of {buffer.dtype}"))
             yield buffer, offsets, where
-
-    def _nowhere(self, address: int, size: int) -> str:
-        for slot, buffer in self.buffers.items():
-            offset = address - address_of(slot) - buffer.misalignment
-            if -(1 << (SLOT_BITS - 1)) < offset < 0:
-                return buffer.describe(offset, size)
-        return f"address {address:#x}, which is in no array that was passed"
 
     def load(self, addresses, dtype, count: int, explain, typed=None) -> np.ndarray:
         """(lanes, count) values of an unsigned dtype, side by side from each address."""
@@ -151,8 +154,13 @@ def check_aligned(addresses, size: int, explain) -> None:
 
 
 def fits(typed: str, dtype: np.dtype) -> bool:
-    """Whether an access of a PTX type may touch an array: floats want floats of their size, the rest any integers."""
+    """Whether an access of a PTX type may touch an array: floats want floats of their size, integers no other floats.
+
+    An array of bytes may hold anything.
+    """
     size = int(typed[1:]) // 8
+    if dtype.itemsize == 1:
+        return True
     if typed[0] == "f":
         return dtype.kind == "f" and dtype.itemsize == size
     return dtype.kind != "f" or dtype.itemsize == size

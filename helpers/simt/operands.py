@@ -24,6 +24,8 @@ def unknown(instruction: Instruction, why: str = "") -> UnknownInstruction:
 def literal(text: str, dtype):
     """A number of `dtype` as written in PTX (12, -3, 0x1F, 0f3F800000, 0d...), or None for anything else."""
     dtype = np.dtype(dtype)
+    if text == "WARP_SZ":
+        return np.array(32).astype(dtype)
     if re.fullmatch(r"0[fF][0-9a-fA-F]{8}", text):
         bits = np.array(int(text[2:], 16), np.uint32)
         return bits.view(np.float32).astype(dtype) if dtype.kind == "f" else bits.astype(dtype)

@@ -48,6 +48,8 @@ class Program:
     def _leave(self, instruction) -> Step:
         if cfg.is_barrier(instruction):
             return Step(instruction, "barrier", self._barrier(instruction), None)
+        if not set(instruction.parts[1:]) <= {"uni", "idx"}:
+            raise unknown(instruction)
         entry = reader(instruction, self.kernel, instruction.operands[0], np.uint32) if instruction.name == "brx" else None
         return Step(instruction, "branch", entry, self._predicate(instruction))
 

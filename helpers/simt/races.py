@@ -15,7 +15,7 @@ WARP = 32
 class RaceChecker:
     """Races of the blocks that run together. `raises`: stop at the first; otherwise collect sentences in `found`."""
 
-    def __init__(self, machine, shared_bytes: int, grain: int, raises: bool, found: list):
+    def __init__(self, machine, shared_bytes: int, grain: int, raises: bool, found: dict):
         self.machine, self.grain, self.raises, self.found = machine, grain, raises, found
         blocks, lanes = len(machine.threads.blocks), machine.lanes
         self.words = -(-shared_bytes // 16) * 16 // grain
@@ -89,7 +89,7 @@ class RaceChecker:
         if wrong.any():
             at = int(np.argmax(wrong))
             m = self.machine
-            self._found((instruction.index, instruction.index), (
+            self._found(("wrote", instruction, "wrote", instruction), (
                 f"Race on byte {places[at] % (self.words * self.grain)} of shared memory: {m.threads.name(int(lanes[at]))} "
                 f"and thread {m.threads.index(int(lanes[at + 1]))} write different values to it in one instruction. "
                 f"Which stays is chance. {m.place(instruction)}"))
@@ -101,10 +101,11 @@ class RaceChecker:
         sentence = (f"Race on byte {word % self.words * self.grain} of shared memory: {m.threads.name(lane)} {did} it "
                     f"{m.place(instruction)}, thread {m.threads.index(other)} {other_did} it {m.place(earlier)}, and no "
                     "barrier lies between them. Which comes first is chance: __syncthreads() is missing.")
-        self._found((instruction.index, earlier.index), sentence)
+        self._found((did, instruction, other_did, earlier), sentence)
 
-    def _found(self, pair, sentence: str) -> None:
+    def _found(self, what, sentence: str) -> None:
+        """Raise, or keep the first sentence about each pair of source lines."""
         if self.raises:
             raise Race(sentence)
-        if all(pair != known for known, _ in self.found):
-            self.found.append((pair, sentence))
+        key = tuple(part if isinstance(part, str) else part.source_line or part.index for part in what)
+        self.found.setdefault(key, sentence)

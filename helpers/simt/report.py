@@ -34,9 +34,11 @@ class Count:
 class Access:
     """What the lanes of a warp touched in one step."""
 
-    space: str
-    addresses: np.ndarray  # (32,)
-    size: int  # bytes
+    space: str  # "global", "shared" or "local"
+    where: str  # "argument 0", "shared memory", ...
+    offsets: np.ndarray  # (32,) bytes from its start; of lanes that are not active, anything
+    size: int  # bytes a lane
+    cost: int  # sectors, or passes through shared memory
 
 
 @dataclass
