@@ -5,7 +5,7 @@ from matplotlib.ticker import FuncFormatter
 
 from figures.style import MARKERS, ROLE, SERIES, Picture, limit_line, new
 from helpers.roofline import attainable_tflops, fitted, growth, operations
-from helpers.specs import gpu, products
+from helpers.specs import gpu, latencies, products
 
 WALL_SERIES = {  # series: name, role, marker, place of the label in points
     "HW FLOPS": ("peak compute", "compute", "s", 0),
@@ -257,11 +257,12 @@ def plateaus(table, sms: int, l1_bytes: int, l2_bytes: int) -> dict[str, float]:
 
 def draw_working_sets(ax, table, sms: int, l1_bytes: int, l2_bytes: int, peak_gb_per_s: float | None):
     """Read rate over the working set of an SM, with and without L1; capacities and the datasheet's rate as lines."""
-    for (variant, rows), marker, role in zip(table.groupby("variant", sort=False), MARKERS, ("measured", "accent"),
+    names = {"read past L1": "read, not through L1"}
+    for (variant, rows), marker, role in zip(table.groupby("variant", sort=False), MARKERS, ("measured", "accent", "compute"),
                                              strict=False):
         rows = rows.sort_values("bytes_per_sm")
         ax.plot(rows["bytes_per_sm"], rows["bandwidth_gb_per_s"] / 1e3, marker=marker, color=ROLE[role],
-                label="read" if variant == "read" else "read, not through L1")
+                label=names.get(variant, variant))
     top = table["bandwidth_gb_per_s"].max() / 1e3 * 1.18
     ax.set(xscale="log", ylim=(0, top), ylabel="read (TB/s)", xlabel="working set of one SM")
     low, high = table["bytes_per_sm"].min(), table["bytes_per_sm"].max()
@@ -312,6 +313,12 @@ def latency_plateaus(table, l1_bytes: int, l2_bytes: int) -> dict[str, float]:
     return {level: float(cycles[rows].median()) for level, rows in chosen.items() if rows.any()}
 
 
+def published_latencies(*names: str) -> dict[str, dict[str, float]]:
+    """Published cycles by level ("l1", "l2", "dram") of the named GPUs. Raises KeyError where nobody published them."""
+    printed = {row["gpu"]: row for row in reversed(latencies()) if "dram_cycles" in row}
+    return {name: {level: printed[name].get(f"{level}_cycles") for level in ("l1", "l2", "dram")} for name in names}
+
+
 def draw_latency(ax, table, l1_bytes: int, l2_bytes: int, published: dict[str, dict] | None = None):
     """Cycles of one dependent load over the working set; published plateaus of named GPUs as short lines."""
     rows = table.sort_values("bytes")
@@ -355,7 +362,7 @@ def show_latency(table, spec, published: dict[str, dict] | None = None, evidence
 # ------------------------------------------------------------------------------------- measured: copies
 def draw_copy(ax, table, peak_gb_per_s: float | None):
     """Rate of a copy over its size; rates above the datasheet's, from cache, are drawn hollow."""
-    for (variant, rows), marker, role in zip(table.groupby("variant", sort=False), MARKERS, ("measured", "muted"),
+    for (variant, rows), marker, role in zip(table.groupby("variant", sort=False), MARKERS, ("measured", "muted", "compute"),
                                              strict=False):
         rows = rows.sort_values("bytes")
         ax.plot(rows["bytes"], rows["bandwidth_gb_per_s"], marker=marker, color=ROLE[role],

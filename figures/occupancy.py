@@ -6,7 +6,7 @@ from helpers.fma_model import Machine, fraction_of_peak, median_error
 from helpers.occupancy import RESOURCES, occupancy
 from helpers.specs import capabilities
 
-K_COLOURS = {1: SERIES[0], 8: SERIES[5], 64: SERIES[2], 512: SERIES[1], 2048: SERIES[3]}
+K_COLOURS = {1: SERIES[0], 8: SERIES[5], 64: SERIES[2], 512: SERIES[1], 2048: "#222222"}
 
 
 # ------------------------------------------------------------------------------------- Fig 2-5
@@ -22,8 +22,8 @@ def draw_fma_chain(ax, table, machine: Machine, ks=(64, 512, 2048), variant="one
                     fontsize=9, color=K_COLOURS[k], annotation_clip=False)
     for warps, share in published:
         ax.plot(warps, 100 * share, "D", color=ROLE["published"], markersize=9, markeredgecolor="black", zorder=4)
-        ax.annotate(f"{share:.0%} published", (warps, 100 * share), xytext=(8, 6), textcoords="offset points", fontsize=8.5,
-                    color=ROLE["published"])
+        ax.annotate(f"{share:.0%} published", (warps, 100 * share), xytext=(10, 6 if share > 0.5 else -14),
+                    textcoords="offset points", fontsize=8.5, color=ROLE["published"])
     most = int(table["warps_per_smsp"].max())
     ax.set(xlabel="warps on every SMSP", ylabel="share of the FP32 peak (%)", ylim=(0, 108), xlim=(0.4, most + 0.6))
     ax.set_xticks(range(1, most + 1))
@@ -50,7 +50,7 @@ def show_fma_chain(table, machine: Machine, rows=None, ks=(64, 512, 2048), varia
     fig, ax = new(7.6, 4.3)
     draw_fma_chain(ax, table, machine, ks, variant, published)
     best = table[(table["variant"] == variant) & (table["warps_per_smsp"] == 4)]["tflops"].max() / machine.peak_tflops
-    error = f"; the model (dashed) errs by {median_error(rows):.0%}" if rows is not None else ""
+    error = f"; model (dashed) off by {median_error(rows):.0%}" if rows is not None else ""
     ax.set_title(f"{variant}: four warps reach {best:.0%} of the peak{error}")
     return Picture(fig, fma_chain_alt(table, machine, ks, variant), evidence)
 
@@ -138,13 +138,14 @@ def show_memory_lines(table, machine: Machine, peak_gb_per_s: float, evidence=""
 def draw_ends(ax, table, k: int = 2048, variant: str = "one element"):
     """For each number of warps: when a quarter, half and three quarters of the programs had ended, in % of the whole."""
     rows = table[(table["variant"] == variant) & (table["k"] == k)].sort_values("warps_per_smsp")
-    columns = (("quarter_ended", "a quarter ended", "o"), ("half_ended", "half", "s"), ("three_quarters_ended", "three quarters", "^"))
+    columns = (("quarter_ended", "a quarter ended", "o"), ("half_ended", "half", "s"),
+               ("three_quarters_ended", "three quarters", "^"))
     for (column, label, marker), colour in zip(columns, (SERIES[5], ROLE["memory"], ROLE["compute"]), strict=True):
         ax.plot(rows["warps_per_smsp"], 100 * rows[column], marker=marker, color=colour, label=label)
     most = int(rows["warps_per_smsp"].max())
     ax.set(xlabel="warps on every SMSP", ylabel="after this share of the time (%)", ylim=(0, 108), xlim=(0.4, most + 0.6))
     ax.set_xticks(range(1, most + 1))
-    ax.legend(loc="lower right")
+    ax.legend(loc="lower left")
     return ax
 
 
@@ -198,8 +199,9 @@ def show_occupancy(target="sm_90", threads: int = 256, registers: int = 32, shar
     found = occupancy(target, threads, registers, int(shared_kib * 1024))
     fig, ax = new(7.2, 2.6)
     draw_occupancy(ax, found)
-    ax.set_title(f"{found.fraction:.1%} occupancy: {found.warps} of {found.max_warps} warps, {found.limiter} decide"
-                 f"{'' if found.limiter.endswith('s') else 's'}" if found.blocks else "This kernel cannot be launched")
+    verb = "decide" if found.limiter.endswith("s") else "decides"
+    ax.set_title(f"{found.fraction:.1%} occupancy: {found.warps} of {found.max_warps} warps, {found.limiter} {verb}"
+                 if found.blocks else "This kernel cannot be launched")
     return Picture(fig, occupancy_alt(found), "derived · limits of table 1-2")
 
 

@@ -281,11 +281,11 @@ def pairs_alt(table) -> str:
 
 def show_pairs(table, evidence="") -> Picture:
     """`table` is that of measure("scheduler_pairs")."""
-    fig, ax = new(4.6, 4.4)
+    fig, ax = new(6.2, 4.4)
     draw_pairs(ax, table)
     groups = sharing(table)
     by_four = all(len({w % 4 for w in g}) == 1 for g in groups) and len(groups) == 4
-    ax.set_title("Warps w and w + 4 share a scheduler" if by_four else f"{len(groups)} groups of warps share")
+    ax.set_title("Warps w and w + 4 take turns, all others do not" if by_four else f"{len(groups)} groups of warps take turns")
     return Picture(fig, pairs_alt(table), evidence)
 
 
@@ -336,14 +336,18 @@ def first_sm(row, warps_per_block: int) -> list[dict]:
 
 
 def placement_summary(table) -> list[dict]:
-    """One line a launch: how evenly blocks spread, and whether warp w of a block always has a slot of w mod 4."""
+    """One line a launch: how evenly blocks spread over the SMs, and whether a block's warps take slots in turn: warp w
+    of a block has the slot of its warp 0 plus w, modulo 4."""
     found = []
     for _, row in table.iterrows():
-        warps = int(row["warps_per_block"])
+        warps, slot = int(row["warps_per_block"]), row["slot"]
         sms = row["sm"][::warps]
         counts = sorted(sms.count(sm) for sm in set(sms))
-        slots = [(i % warps, slot % 4) for i, slot in enumerate(row["slot"])]
-        found.append({"blocks": len(sms), "warps a block": warps, "SMs used": len(set(sms)),
+        in_turn = sum((slot[i] - slot[i - i % warps]) % 4 == i % warps % 4 for i in range(len(slot))) / len(slot)
+        on_sm = {sm: [s % 4 for s, at in zip(slot, row["sm"], strict=True) if at == sm] for sm in set(sms)}
+        even = sum(max(map(taken.count, range(4))) - min(map(taken.count, range(4))) == 0 for taken in on_sm.values())
+        found.append({"blocks": len(sms), "warps a block": warps, "SMs used": len(on_sm),
                       "blocks on an SM": f"{counts[0]}" if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]}",
-                      "slot mod 4 = warp mod 4": f"{sum(s == w % 4 for w, s in slots) / len(slots):.0%}"})
+                      "warps whose slot is in turn": f"{in_turn:.0%}" if warps > 1 else "one warp only",
+                      "SMs with equal numbers of slots mod 4": f"{even / len(on_sm):.0%}"})
     return found

@@ -5,11 +5,8 @@ from helpers.evidence import simulated
 from helpers.timeline import Span, schedule
 
 SCHEDULE_CONTROLS = {
-    "chunks": ([1, 2, 3, 4, 6, 8, 12, 16, 32], 4),
-    "copy_ms": ([1, 2, 4, 6, 8, 10, 12, 16], 8),
-    "kernel_ms": ([1, 2, 4, 6, 8, 10, 12, 16], 10),
-    "copy_back_ms": ([0, 2, 4, 8], 0),
-    "copy_engines": [1, 2],
+    "chunks": ([1, 2, 4, 8, 16], 4), "copy_ms": ([2, 5, 8, 12], 8), "kernel_ms": ([2, 6, 10, 16], 10),
+    "copy_back_ms": ([0, 4, 8], 0), "copy_engines": [1, 2],
 }
 ROWS = ("copy in", "kernel", "copy out")
 COLOURS = {"copy in": ROLE["memory"], "kernel": ROLE["compute"], "copy out": ROLE["model"]}

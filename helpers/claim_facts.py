@@ -85,7 +85,16 @@ def resident(compiled, target: str):
     return occupancy(target, compiled.threads, compiled.registers, compiled.shared_bytes)
 
 
+def memory_wall_growth(series: str) -> float:
+    """Growth in two years of one series of Fig 1-1, fitted to its points."""
+    from helpers import facts, roofline
+
+    points, _ = facts.memory_wall()
+    return roofline.growth(points[points["series"] == series])
+
+
 FACTS = {
+    "memory_wall_growth": memory_wall_growth,
     "compile_kernel": compile_kernel,
     "softmax_compiled": softmax_compiled,
     "softmax_naive_traffic_bytes": softmax_naive_traffic_bytes,

@@ -1,10 +1,10 @@
 """A prediction of Fig 2-5: a chain of k dependent FMAs an element, walked over by m warps on every SMSP.
 
 It knows four numbers, each measured on its own and none fitted to the figure: the latency of an FMA, the latency of a
-load from device memory, the rate of a copy, and how many instructions the loop has beside its FMAs. With them it plays one SMSP: a
-warp waits for its load, then asks for one issue slot every `fma_latency` cycles; warps are served in a fixed order,
-each with an equal share of the elements. All SMSPs do the same, since the programs spread evenly. Where they ask for
-much of the bandwidth, loads take longer: latency / (1 - u^2) at a share u, an assumed shape.
+load from device memory, the rate of a copy, and how many instructions the loop has beside its FMAs. With them it plays
+one SMSP: a warp waits for its load, then asks for one issue slot every `fma_latency` cycles; warps are served in a fixed
+order, each with an equal share of the elements. All SMSPs do the same, since the programs spread evenly. Where they ask
+for much of the bandwidth, loads take longer: latency / (1 - u^2) at a share u, an assumed shape.
 """
 
 import functools

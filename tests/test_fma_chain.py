@@ -18,6 +18,7 @@ from helpers.kernels.fma_chain import (
     fma_chain_traffic_bytes,
     fma_resident,
     fma_resident_kernel,
+    fma_shared,
     unrolled,
 )
 
@@ -26,6 +27,7 @@ DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 
 def versions():
     yield "one program per block", fma_chain
+    yield "shares as needed", lambda x, a, b, n: fma_shared(x, a, b, n, programs=3, steps=2)
     for early in (False, True):
         for elements in (1, 4):
             yield (f"resident, early={early}, elements={elements}",

@@ -7,19 +7,21 @@ import torch
 
 from helpers import nsight
 from helpers.experiments.experiment import Run, experiment, product
-from helpers.kernels.fma_chain import fma_chain_flops, fma_chain_reference, fma_chain_traffic_bytes, fma_resident
+from helpers.kernels.fma_chain import fma_chain_flops, fma_chain_reference, fma_chain_traffic_bytes, fma_resident, fma_shared
 from helpers.kernels.probes import BUSY
 from helpers.kernels.probes import fma_latency as measured_fma_latency
 from helpers.occupancy import occupancy
 
 ELEMENTS = 2**26  # 256 MiB of float32
 KS = [1, 8, 64, 512, 2048]
-FEW = (1, 2, 3, 4, 6, 8, 12, 16)  # warps per SMSP of the variants drawn for comparison
+FEW = (1, 2, 3, 4, 6, 8, 12, 16)  # warps per SMSP of the variants drawn for comparison only
+FEWER = ("one element, load moved down", "four elements", "four elements, plain loads")
 
 VARIANTS = {
     "plain loads": functools.partial(fma_resident, early=False),
     "one element": functools.partial(fma_resident, early=True),
     "one element, load moved down": functools.partial(fma_resident, early=True, unroll=512, wide=True),
+    "one element, shares as needed": fma_shared,
     "four elements": functools.partial(fma_resident, early=True, elements_per_thread=4),
     "four elements, plain loads": functools.partial(fma_resident, early=False, elements_per_thread=4),
 }
@@ -35,12 +37,14 @@ def fma_chain_warps(variant, k, warps_per_smsp):
     """SMs x m programs of 4 warps walk over 256 MiB: load, k dependent FMAs, store.
 
     Values: the fewest and most programs on an SM, read back; when the programs had ended, in shares of the whole time
-    (first quarter, half, last quarter of them).
+    (a quarter, half and three quarters of them).
     """
     named = {id(fn): name for name, fn in VARIANTS.items()}.get(id(variant), "yours")
     if named == "one element, load moved down" and k != 512:
         return None  # the compiler moves it only in this one
-    if named not in ("one element", "plain loads", "yours") and warps_per_smsp not in FEW:
+    if variant is fma_shared and (k < 512 or warps_per_smsp > 8):
+        return None
+    if named in FEWER and warps_per_smsp not in FEW:
         return None
     sms = torch.cuda.get_device_properties().multi_processor_count
     programs = sms * warps_per_smsp
@@ -64,7 +68,7 @@ def fma_chain_warps(variant, k, warps_per_smsp):
                 "quarter_ended": quarters[0], "half_ended": quarters[1], "three_quarters_ended": quarters[2]}
 
     return Run(call, check, fma_chain_traffic_bytes(ELEMENTS), fma_chain_flops(ELEMENTS, k),
-               values=None if named == "yours" else values)
+               values=values if isinstance(variant, functools.partial) else None)
 
 
 @experiment(lesson="07_occupancy", title="From one dependent FMA to the next",

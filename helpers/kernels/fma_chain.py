@@ -6,6 +6,7 @@
                        `early`  the next element is loaded before the chain of this one
                        BLOCK = 32 x num_warps: one element per thread per step, so a warp has one chain and nothing else
                        BLOCK = 4 x 32 x num_warps: four elements, so a warp has four independent chains
+`fma_shared_kernel`    as many programs, but each takes its next share when it has done one    what `fma_shared` launches
 
 Every version reads x once and writes y once. a and b are arguments, so the compiler cannot foresee the result; n is a
 constant, so the chain is unrolled and spends its issue slots on multiply-adds. The arithmetic is float32, rounded once.
@@ -89,6 +90,21 @@ def fma_resident_kernel(x_ptr, y_ptr, where_ptr, elements, a, b, N: tl.constexpr
         tl.store(where_ptr + 3 * program + 2, tl.extra.cuda.globaltimer())
 
 
+@triton.jit
+def fma_shared_kernel(x_ptr, y_ptr, counter_ptr, elements, a, b, N: tl.constexpr, UNROLL: tl.constexpr,
+                      BLOCK: tl.constexpr, STEPS: tl.constexpr):
+    lanes = tl.arange(0, BLOCK)
+    first = tl.atomic_add(counter_ptr, 1).to(tl.int64) * STEPS * BLOCK  # the next share that nobody has taken
+    while first < elements:
+        ahead = tl.load(x_ptr + first + lanes, mask=first + lanes < elements)
+        for start in range(first, first + STEPS * BLOCK, BLOCK):
+            offsets = start + lanes  # (BLOCK,)
+            x = ahead.to(tl.float32)
+            ahead = tl.load(x_ptr + offsets + BLOCK, mask=offsets + BLOCK < elements)
+            tl.store(y_ptr + offsets, fma_steps(x, a, b, N, UNROLL), mask=offsets < elements)
+        first = tl.atomic_add(counter_ptr, 1).to(tl.int64) * STEPS * BLOCK
+
+
 def fma_chain(x: torch.Tensor, a: float, b: float, n: int) -> torch.Tensor:
     """x = a x + b, n times; x of any shape and strides in float32, float16 or bfloat16; returns x's shape and dtype.
 
@@ -136,6 +152,27 @@ def fma_resident(x, a, b, n, *, programs: int, early: bool = True, elements_per_
         fma_resident_kernel[(programs,)](
             dense, y, y if where is None else where, dense.numel(), a, b, N=n, UNROLL=unroll or unrolled(n, elements_per_thread),
             BLOCK=block, EARLY=early, WIDE=wide, WHERE=where is not None, num_warps=NUM_WARPS)
+    return y
+
+
+def fma_shared(x, a, b, n, *, programs: int, steps: int = 16) -> torch.Tensor:
+    """The same values, by `programs` programs that take the next `steps` x 128 elements from a counter when they are free.
+
+    A program that is served late then does less, instead of keeping everybody waiting. Raises as `fma_resident` does.
+    """
+    a, b = _checked("fma_shared", x, a, b, n)
+    if not 1 <= programs <= 2**20:
+        raise ValueError(f"fma_shared: programs must be 1 to {2**20}, got {programs}")
+    dense = x.contiguous()
+    y = torch.empty_like(dense)
+    if dense.numel() == 0:
+        return y
+    if not mode.has_triton():
+        return fma_chain_reference(dense, a, b, n).to(x.dtype)
+    counter = torch.zeros(1, dtype=torch.int32, device=x.device)
+    with launch_on(x):
+        fma_shared_kernel[(programs,)](dense, y, counter, dense.numel(), a, b, N=n, UNROLL=unrolled(n), BLOCK=THREADS,
+                                       STEPS=steps, num_warps=NUM_WARPS)
     return y
 
 

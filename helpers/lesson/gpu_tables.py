@@ -1,0 +1,96 @@
+"""Table 1-1 (GPUs beside each other) and table 1-2 (what an SM holds, by compute capability), each cell with its source."""
+
+import string
+
+from helpers import specs
+from helpers.lesson.table import Table, table
+
+QUANTITIES = {  # attribute of Gpu -> heading
+    "sm_count": "SMs", "fp32_cores": "FP32 cores", "boost_mhz": "boost clock (MHz)",
+    "fp32_tflops": "FP32 TFLOPS", "tf32_tflops": "TF32 TFLOPS", "bf16_tflops": "BF16 TFLOPS", "fp16_tflops": "FP16 TFLOPS",
+    "fp8_tflops": "FP8 TFLOPS", "fp4_tflops": "FP4 TFLOPS", "l2_mib": "L2 (MiB)", "memory_gb": "memory (GB)",
+    "memory_type": "memory", "bandwidth_gb_per_s": "bandwidth (GB/s)",
+}
+FORMATS = {"tf32_tflops": "tf32", "bf16_tflops": "bf16", "fp16_tflops": "fp16", "fp8_tflops": "fp8", "fp4_tflops": "fp4"}
+DERIVED = {  # heading -> what it is computed from, as a function of Gpu
+    "FP32 from cores × 2 × clock": lambda g: g.fp32_tflops_from_clock,
+    "bandwidth from bus × rate": lambda g: g.bandwidth_from_bus_gb_per_s,
+    "ridge FP32 (FLOP/B)": lambda g: g.ridge("fp32"),
+    "ridge BF16 (FLOP/B)": lambda g: g.ridge("bf16"),
+    "registers, all SMs (MiB)": lambda g: g.registers_mib,
+    "L1 + shared, all SMs (MiB)": lambda g: g.l1_mib,
+}
+
+
+def table_1_1(*names: str) -> Table:
+    """GPUs beside each other, all of the table without names. Letters name the source of a cell, ? marks an unverified one.
+
+    Raises ValueError for an unknown name.
+    """
+    gpus = [specs.gpu(name) for name in names] if names else specs.products()
+    letters, rows = {}, []
+
+    def letter(source: str) -> str:
+        return letters.setdefault(source, string.ascii_letters[len(letters)])
+
+    for attribute, heading in QUANTITIES.items():
+        row = {"": heading}
+        for gpu in gpus:
+            fact = gpu.fact(attribute)
+            if fact is not None:
+                doubt = "?" if fact.status == "unverified" else ""
+                row[gpu.name] = f"{_short(fact.value)} {letter(fact.source)}{doubt}"
+            else:
+                row[gpu.name] = "none" if FORMATS.get(attribute) in gpu.without else None
+        rows.append(row)
+    rows.append({"": "compute capability"} | {g.name: f"{g.cc[0]}.{g.cc[1]}" for g in gpus})
+    for heading, value_of in DERIVED.items():
+        rows.append({"": heading} | {g.name: None if value_of(g) is None else f"{value_of(g):.4g}" for g in gpus})
+    titles = specs.sources()
+    legend = "; ".join(f"{mark} {titles[source]['title']}" for source, mark in letters.items())
+    return table(rows, caption="Table 1-1: GPUs beside each other (dense peaks; the last six rows are derived)",
+                 evidence=f"published or derived · {legend} · ? unverified")
+
+
+LIMITS = ["max_threads_per_sm", "max_warps_per_sm", "max_blocks_per_sm", "registers_per_sm", "max_registers_per_thread",
+          "shared_kib_per_sm", "shared_kib_per_block", "unified_cache_kib", "reserved_shared_kib",
+          "shared_granularity_bytes", "register_granularity"]
+
+
+def table_1_2() -> Table:
+    """What one SM holds, by compute capability; each row with its source, the last two rows derived."""
+    columns = {cc: specs.limits(cc) for cc in specs.capabilities()}
+    titles, sources, rows = specs.sources(), {}, []
+    for name in LIMITS:
+        fact = next(iter(columns.values())).fact(name)
+        sources.setdefault(fact.source, titles[fact.source]["title"])
+        row = {"limit": specs.meanings()[name]}
+        rows.append(row | {cc: _short(getattr(sm, name)) for cc, sm in columns.items()} | {"source": fact.source})
+    rows.append({"limit": "warps of an SMSP"} | {cc: str(sm.max_warps_per_smsp) for cc, sm in columns.items()}
+                | {"source": "derived"})
+    rows.append({"limit": "registers a thread, at full occupancy"}
+                | {cc: str(sm.registers_at_full_occupancy) for cc, sm in columns.items()} | {"source": "derived"})
+    legend = "; ".join(f"{key}: {title}" for key, title in sources.items())
+    return table(rows, caption="Table 1-2: what one SM holds, by compute capability", evidence=f"published · {legend}")
+
+
+def _short(value) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def latency_table(levels: dict[str, float], machine: str, *others: str) -> Table:
+    """Measured cycles of a load from L1, L2 and device memory beside the published ones of some GPUs, and their ratio.
+
+    `levels` is what `figures.memory.latency_plateaus` found on `machine`.
+    """
+    printed = {row["gpu"]: row for row in reversed(specs.latencies()) if "dram_cycles" in row}
+    keys = {"L1": "l1_cycles", "L2": "l2_cycles", "device memory": "dram_cycles"}
+    rows, sources = [], specs.sources()
+    for level, cycles in levels.items():
+        row = {"a load from": level, f"{machine} (cycles)": cycles}
+        for other in others:
+            row[f"{other}, published"] = printed[other].get(keys[level])
+        row[f"ratio to {others[0]}"] = cycles / printed[others[0]][keys[level]]
+        rows.append(row)
+    titles = "; ".join(dict.fromkeys(sources[printed[other]["source"]]["title"] for other in others))
+    return table(rows, caption="Latency of one dependent load", evidence=f"published · {titles}")
