@@ -12,7 +12,7 @@ from helpers.lesson.store import NOTEBOOKS, execute, shipped_source, stored_mark
 
 LESSONS = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
 SOLUTIONS = NOTEBOOKS / "solutions"
-HOLE = re.compile(r"^[ \t]*# --- your code \(.*\)\n(.*?)^[ \t]*# --- end\n?", re.S | re.M)
+HOLE = re.compile(r"^[ \t]*(?:#|//) --- your code \(.*\)\n(.*?)^[ \t]*(?:#|//) --- end\n?", re.S | re.M)
 
 
 def notebook(lesson: str):

@@ -14,4 +14,4 @@ def show_cuda(name: str, begins: str, ends: str = "\n}") -> Listing:
         raise ValueError(f"{name} has no line with {begins!r}")
     first = text.rfind("\n", 0, text.index(begins)) + 1
     last = text.index(ends, text.index(begins)) + len(ends)
-    return Listing(f"{name}, from line {text.count(chr(10), 0, first) + 1}", text[first:last])
+    return Listing(f"{name}, from line {text.count(chr(10), 0, first) + 1}", text[first:last], most=80)
