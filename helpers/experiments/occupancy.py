@@ -1,11 +1,15 @@
-"""Experiments of lesson 07: a chain of FMAs over the number of warps (Fig 2-5), what one FMA takes, and achieved
-occupancy as Nsight Compute counts it."""
+"""Experiments of lesson 07: a chain of FMAs over the number of warps (Fig 2-5), what one FMA takes, and occupancy as
+the driver calculates and as Nsight Compute counts it."""
 
 import functools
+import itertools
 
+import pandas as pd
 import torch
 
 from helpers import nsight
+from helpers.cuda.driver import resident_blocks
+from helpers.cuda.launch import CudaKernel
 from helpers.experiments.experiment import Run, experiment, product
 from helpers.kernels.fma_chain import fma_chain_flops, fma_chain_reference, fma_chain_traffic_bytes, fma_resident, fma_shared
 from helpers.kernels.probes import BUSY
@@ -104,3 +108,33 @@ def achieved_occupancy(variant, threads, shared_bytes):
         return {"calculated_percent": 100 * found.fraction, "limiter": found.limiter} | counted
 
     return Run(None, None, values=values)
+
+
+# Live numbers of a thread and static shared bytes of a block: kernels of 8 to 255 registers.
+HELD = [{"values": values, "static_bytes": (0, 0, 4096, 0, 1028)[values % 5]}
+        for values in (*range(1, 19), 20, 22, 24, 27, 30, 33, 36, 40, 44, 48, 54, 60, 66, 72, 80, 90)]
+ASKED = list(itertools.product((32, 33, 64, 96, 128, 160, 256, 288, 320, 512, 768, 1024),  # threads
+                               (0, 1, 1000, 4096, 12_800, 32_768, 46_080, 65_536, 102_400, 150_000, 232_448)))  # dynamic bytes
+
+
+@experiment(lesson="07_occupancy", title="Occupancy that the driver calculates", variants={"driver": resident_blocks}, cases=HELD)
+def driver_occupancy(variant, values, static_bytes):
+    """A kernel's registers, and `blocks`: the driver's answer to each of ASKED, in order; see `driver_answers`."""
+    kernel = CudaKernel("registers.cu", "hold", (f"-DVALUES={values}", f"-DSHARED={static_bytes}"))
+    target = torch.cuda.get_device_capability()
+    return Run(None, None, values=lambda: {
+        "registers": kernel.compiled(target).registers,
+        "blocks": [variant(kernel, threads, dynamic) for threads, dynamic in ASKED]})
+
+
+def driver_answers(table, target) -> pd.DataFrame:
+    """A row for each question of measure("driver_occupancy"): registers, threads, shared_bytes (static and dynamic), the
+    `driver` blocks, and the `calculated` ones and their limiter for that target."""
+    rows = []
+    for kernel in table.to_dict("records"):
+        for (threads, dynamic), blocks in zip(ASKED, kernel["blocks"], strict=True):
+            shared = int(kernel["static_bytes"]) + dynamic
+            found = occupancy(target, threads, int(kernel["registers"]), shared)
+            rows.append({"registers": int(kernel["registers"]), "threads": threads, "shared_bytes": shared, "driver": blocks,
+                         "calculated": found.blocks, "limiter": found.limiter})
+    return pd.DataFrame(rows)
