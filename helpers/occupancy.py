@@ -156,9 +156,10 @@ def _count(n: int, what: str) -> str:
 def _whole(what: str, value, low: int, high: int | None) -> int:
     wanted = f"{low} to {high}" if high is not None else f"{low} or more"
     try:
-        number = operator.index(value)
-    except TypeError:
+        number = value.item() if hasattr(value, "item") else value  # of numpy and torch: a truth value stays one
+        number = None if isinstance(number, bool) else operator.index(number)
+    except (TypeError, ValueError, RuntimeError):  # no whole number, or several numbers
         number = None
-    if number is None or isinstance(value, bool) or number < low or (high is not None and number > high):
+    if number is None or number < low or (high is not None and number > high):
         raise ValueError(f"{what} must be a whole number, {wanted}; got {value!r}")
     return number

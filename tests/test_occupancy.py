@@ -6,12 +6,14 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import triton
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.limits import limits_of
 from helpers.occupancy import RESOURCES, occupancy
 from helpers.specs import capabilities, limits
 
@@ -105,6 +107,18 @@ def test_too_much_shared_memory_cannot_launch(target, most_kib):
     (("sm_90", float("nan"), 32), r"got nan"),
     (("sm_70", 32, 32), r"unknown.*sm_70.*7\.5"), (("RTX 9090", 32, 32), r"unknown.*RTX 5090"),
     ((None, 32, 32), r"which GPU"),
+    # numbers that are none, or several
+    (("sm_90", np.float64(256), 32), r"got np\.float64\(256\.0\)|got 256\.0"), (("sm_90", float("inf"), 32), r"got inf"),
+    (("sm_90", torch.tensor(256.0), 32), r"got tensor\(256\.\)"), (("sm_90", np.array([32, 64]), 32), r"got array"),
+    (("sm_90", torch.tensor([32, 64]), 32), r"got tensor"), (("sm_90", (16, 16), 32), r"got \(16, 16\)"),
+    (("sm_90", torch.tensor(True), 32), r"got tensor\(True\)"), (("sm_90", np.True_, 32), r"got (np\.)?True"),
+    (("sm_90", 10**30, 32), r"1 to 1024; got 1000"), (("sm_90", 256, None), r"registers.*got None"),
+    (("sm_90", 256, 32, "48"), r"shared memory.*got '48'"), (("sm_90", 256, 32, None), r"shared memory.*got None"),
+    # targets that are none, or that only look like one we know
+    (("", 32, 32), r"unknown.*''"), ((b"sm_90", 32, 32), r"unknown"), (("sm_", 32, 32), r"unknown.*sm_"), ((90, 32, 32), r"unknown.*90"),
+    (("sm_９０", 32, 32), r"unknown"), ((float("nan"), 32, 32), r"unknown.*nan"), ((True, 32, 32), r"unknown.*True"),
+    (((9,), 32, 32), r"unknown"), (((9, 1), 32, 32), r"unknown.*\(9, 1\)"), ((13.0, 32, 32), r"unknown.*13"),
+    (("RTX 5090 Laptop GPU", 32, 32), r"unknown.*Laptop"), (("H100 PCIe", 32, 32), r"unknown.*PCIe"),
 ])
 def test_illegal_values_are_refused(args, message):
     with pytest.raises(ValueError, match=message):
@@ -112,10 +126,33 @@ def test_illegal_values_are_refused(args, message):
 
 
 def test_whole_numbers_of_every_kind_count():
-    import numpy
-
-    assert occupancy("sm_90", numpy.int64(256), torch.tensor(32), numpy.uint8(0)) == occupancy("sm_90", 256, 32)
+    assert occupancy("sm_90", np.int64(256), torch.tensor(32), np.uint8(0)) == occupancy("sm_90", 256, 32)
+    assert occupancy((np.int64(9), np.int64(0)), np.array(256), torch.tensor([32])) == occupancy("sm_90", 256, 32)
     assert occupancy("sm_90", 256, 0).by_registers is None  # an empty kernel
+
+
+@pytest.mark.parametrize("name, target", [
+    ("sm_120a", "sm_120"), ("sm_100f", "sm_100"), ("compute_90", "sm_90"), (" SM_90 ", "sm_90"), ("9.0", "sm_90"), (9.0, "sm_90"),
+    ([9, 0], "sm_90"), (10.3, "sm_103"), (12.1, "sm_121"), (np.float64(12.0), "sm_120"), ("NVIDIA GeForce RTX 5090", "sm_120"),
+    ("rtx5090", "sm_120"), ("NVIDIA H100 80GB HBM3", "sm_90"), ("NVIDIA A100-SXM4-80GB", "sm_80"), ("Tesla T4", "sm_75"),
+    ("NVIDIA GB10", "sm_121"), ("NVIDIA B200", "sm_100"),
+])
+def test_ways_to_name_a_target(name, target):
+    assert occupancy(name, 256, 32) == occupancy(target, 256, 32)
+
+
+def test_a_gpu_newer_than_the_tables_has_no_occupancy(monkeypatch):
+    monkeypatch.setattr("helpers.occupancy.limits", lambda target: limits_of((14, 0)))
+    with pytest.raises(ValueError, match="limits of sm_140 are not known"):
+        occupancy("NVIDIA X900", 256, 32)
+
+
+def test_more_than_a_block_may_have_is_no_occupancy_but_a_reason():
+    """Above the opt-in limit, and above what the whole SM has: legal to ask, impossible to launch."""
+    for shared in (227 * 1024 + 1, 228 * 1024, 10**12):
+        o = occupancy("sm_90", 256, 32, shared)
+        assert (o.blocks, o.fraction, o.limiter) == (0, 0.0, "shared memory")
+        assert f"{shared} bytes of shared memory are asked for, and a block may have 232448" in o.reason
 
 
 TARGETS = st.sampled_from(capabilities())
