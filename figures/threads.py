@@ -8,6 +8,7 @@ GRID_CONTROLS = {
     "n": ([1, 33, 256, 257, 1000, 1024, 4000, 100_000], 1000), "block": ([32, 64, 100, 128, 256, 512, 1024], 256),
     "thread": ([0, 5, 31, 32, 255, 1023], 5),
 }
+LANE = 0.69  # width of a lane in the drawing of a warp
 
 
 def launch_facts(n: int, block: int) -> dict[str, int]:
@@ -15,7 +16,14 @@ def launch_facts(n: int, block: int) -> dict[str, int]:
     blocks = math.ceil(n / block)
     warps = math.ceil(block / 32)
     return {"blocks": blocks, "threads": blocks * block, "idle threads": blocks * block - n,
-            "lanes of the last block's warps": warps * 32, "lanes without a thread": blocks * (warps * 32 - block)}
+            "lanes without a thread": blocks * (warps * 32 - block)}
+
+
+def launch_sentence(n: int, block: int) -> str:
+    facts = launch_facts(n, block)
+    text = (f"{facts['blocks']:,} block{'s' * (facts['blocks'] > 1)}, {facts['threads']:,} threads, "
+            f"{facts['idle threads']:,} without an element")
+    return text + (f", {facts['lanes without a thread']:,} lanes without a thread" if block % 32 else "")
 
 
 def draw_grid(ax, n: int, block: int, thread: int = 5, which: int = 2):
@@ -25,7 +33,7 @@ def draw_grid(ax, n: int, block: int, thread: int = 5, which: int = 2):
     which = min(which, blocks - 1)
     names = list(range(blocks)) if blocks <= 6 else sorted({0, 1, 2, which, blocks - 2, blocks - 1})
     width = 92 / (len(names) + (blocks > 6))
-    x, places = 4.0, {}
+    x = 4.0
     for i, b in enumerate(names):
         if i and b != names[i - 1] + 1:
             ax.text(x + width / 2, 44, "···", ha="center", va="center", fontsize=14, color=ROLE["limit"])
@@ -33,24 +41,23 @@ def draw_grid(ax, n: int, block: int, thread: int = 5, which: int = 2):
         first, last = b * block, (b + 1) * block - 1
         box(ax, x, 39.5, width - 1, 9, f"block {b:,}\n{first:,} to {last:,}", fontsize=7.5,
             role="accent" if b == which else "memory")
-        places[b] = x
         x += width
     thread = min(thread, block - 1)
     index = which * block + thread
     ax.text(4, 34.8, f"blockIdx.x = {which}, threadIdx.x = {thread}:   i = {which} × {block} + {thread} = {index:,}"
             + ("" if index < n else f"   (no element: i ≥ {n:,})"), fontsize=9.5)
     last_first = (blocks - 1) * block
-    ax.text(4, 27.6, f"the last block, {warps} warp{'s' * (warps > 1)} of 32 lanes:", fontsize=9)
+    some = "; the first and the last four" if warps > 8 else ""
+    ax.text(4, 27.6, f"block {blocks - 1:,}, the last one, has {warps} warp{'s' * (warps > 1)} of 32 lanes{some}:", fontsize=9)
     shown = list(range(warps)) if warps <= 8 else [*range(4), *range(warps - 4, warps)]
     per_row = 4
     for k, w in enumerate(shown):
         left, y = 4 + (k % per_row) * 24, 16.5 - 13 * (k // per_row)
-        for lane in range(32):
-            t = w * 32 + lane
-            role = "muted" if t >= block or last_first + t >= n else "memory"
-            cell = box(ax, left + lane * 0.69, y, 0.69, 4.6, role=role, fill=0.08 if role == "muted" else 0.45)
-            cell.set_linewidth(0.35)
         active = max(0, min(32, block - w * 32, n - last_first - w * 32))
+        for first, count, role, fill in ((0, active, "memory", 0.45), (active, 32 - active, "muted", 0.08)):
+            if count:
+                box(ax, left + first * LANE, y, count * LANE, 4.6, role=role, fill=fill)
+        ax.vlines([left + lane * LANE for lane in range(1, 32)], y + 0.35, y + 4.25, color="white", linewidth=0.8)
         ax.text(left, y + 5.6, f"warp {w}", fontsize=7.5)
         ax.text(left + 22, y + 5.6, f"{active} active", fontsize=7.5, ha="right",
                 color=ROLE["limit"] if active == 32 else ROLE["compute"], weight="normal" if active == 32 else "bold")
@@ -58,17 +65,13 @@ def draw_grid(ax, n: int, block: int, thread: int = 5, which: int = 2):
 
 
 def grid_alt(n: int, block: int) -> str:
-    facts = launch_facts(n, block)
-    return (f"{n:,} elements in blocks of {block}: {facts['blocks']:,} blocks, {facts['threads']:,} threads, "
-            f"{facts['idle threads']:,} of them without an element, all in the last block.")
+    return f"n = {n:,} in blocks of {block}: {launch_sentence(n, block)}; those are all in the last block."
 
 
 def show_grid(n: int = 1000, block: int = 256, thread: int = 5, evidence="") -> Picture:
     fig, ax = new(7.2, 4.1)
     draw_grid(ax, n, block, thread)
-    facts = launch_facts(n, block)
-    ax.set_title(f"{facts['blocks']:,} block{'s' * (facts['blocks'] > 1)}, {facts['threads']:,} threads, "
-                 f"{facts['idle threads']:,} without an element")
+    ax.set_title(launch_sentence(n, block))
     return Picture(fig, grid_alt(n, block), evidence)
 
 
