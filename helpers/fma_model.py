@@ -73,6 +73,15 @@ def measured_machine(gpu: Gpu, latencies, copies, fma) -> Machine:
     return machine_of(gpu, float(latency), float(bandwidth), round(float(fma["cycles"].median())))
 
 
+def warps_for_bandwidth(machine: Machine, elements_per_thread: int = 1) -> float:
+    """Warps an SMSP whose loads, one each, together fill the memory: rate x latency by Little's law.
+
+    Half of the chain's traffic is read; writes wait for nobody.
+    """
+    on_their_way = machine.bandwidth_gb_per_s / 2 * machine.memory_latency / machine.clock_mhz * 1e3  # bytes
+    return on_their_way / (machine.sm_count * machine.smsps_per_sm * 32 * 4 * elements_per_thread)
+
+
 @functools.cache
 def fraction_of_peak(machine: Machine, k: int, warps: int, variant: str = "one element") -> float:
     """Predicted share of the FP32 peak with `warps` warps on each SMSP. Raises ValueError for an unknown variant."""
@@ -147,3 +156,9 @@ def predicted(table, machine: Machine):
 def median_error(rows) -> float:
     """Median size of the errors of `predicted`, as a fraction."""
     return statistics.median(abs(rows["error"]))
+
+
+def errors_by_line(rows) -> list[dict]:
+    """Median size of the error of each line of Fig 2-5, a row a variant and a column a k."""
+    return [{"variant": variant} | {f"k = {k}": f"{median_error(line):.0%}" for k, line in lines.groupby("k")}
+            | {"all": f"{median_error(lines):.0%}"} for variant, lines in rows.groupby("variant", sort=False)]
