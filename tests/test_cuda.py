@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 
+import numpy as np
 import pytest
 import torch
 from tolerances import assert_matches
@@ -258,11 +259,39 @@ def test_an_empty_grid_launches_nothing():
 @pytest.mark.parametrize("grid, block, message", [
     (1, 1025, "at most 1024"), (1, (32, 33), "1056 threads.*at most 1024"), (1, (1, 1, 65), "at most 64 .* along z"),
     ((1, 65536), 32, "at most 65535 blocks along y"), (2**31, 32, "blocks along x"), (-1, 32, "at least 0"),
-    (1, 0, "at least 1"), ((1, 1, 1, 1), 32, "one to three"), (1.5, 32, "one to three"), ((), 32, "one to three"),
+    (1, 0, "at least 1"), (1, -32, "at least 1"), (1, (32, 0), "at least 1"), (1, 32.0, "whole numbers"),
+    (1, float("nan"), "whole numbers"), (1, 10**30, "at most 1024 threads along x"), (10**30, 32, "blocks along x"),
+    ((4, -1), 32, "at least 0"), ((1, 1, 1, 1), 32, "one to three"), (1.5, 32, "one to three"), ((), 32, "one to three"),
 ])
 def test_launch_settings_no_gpu_accepts(grid, block, message):
     with pytest.raises(ValueError, match=message):
         CudaKernel(SCALE, "scale")[grid, block](randn(4), randn(4), 3.0, 4)
+
+
+@pytest.mark.parametrize("shared_bytes, message", [
+    (-1, "at least 0, got -1"), (1.5, "whole number"), (True, "whole number"), ("48", "whole number"), (None, "whole number"),
+    (48 * 1024 + 1, "at most 49152 bytes.*declares 0.*49153 more"), (10**12, "at most 49152 bytes"),
+])
+def test_shared_memory_that_a_launch_cannot_have(shared_bytes, message):
+    kernel, x, y = CudaKernel(SCALE, "scale"), randn(4), randn(4)
+    with pytest.raises(ValueError, match=message):
+        kernel.launch(1, 32, x, y, 3.0, 4, shared_bytes=shared_bytes)
+    kernel.launch(1, 32, x, y, 3.0, 4, shared_bytes=48 * 1024)
+    assert torch.equal(y, 3 * x)
+
+
+def test_declared_and_dynamic_shared_memory_count_together():
+    kernel, x, y = CudaKernel("transpose.cu", "transpose_tiled"), randn(32, 32), randn(32, 32)
+    with pytest.raises(ValueError, match="declares 4096; shared_bytes asks for 45057 more"):
+        kernel.launch(1, (32, 8), x, y, 32, 32, shared_bytes=48 * 1024 - 4096 + 1)
+    kernel.launch(1, (32, 8), x, y, 32, 32, shared_bytes=48 * 1024 - 4096)
+    assert torch.equal(y, x.t())
+
+
+def test_sizes_of_a_launch_may_be_numpys():
+    kernel, x, y = CudaKernel(SCALE, "scale"), randn(100), randn(100)
+    kernel[np.int64(4), (np.int32(32), 1)](x, y, 3.0, 100)
+    assert torch.equal(y, 3 * x)
 
 
 def test_kernel_needs_grid_and_block():
@@ -426,11 +455,12 @@ def test_launches_go_to_the_current_stream():
 
 @pytest.mark.gpu
 def test_a_launch_the_driver_rejects_raises_and_the_next_one_works():
-    """More shared memory than any block may have: our checks let it pass, the driver does not."""
-    kernel, x, y = CudaKernel(SCALE, "scale"), randn(4), torch.zeros(4, device="cuda")
-    with pytest.raises(Exception, match="(?i)invalid|too large|resources"):
-        kernel.launch(1, 32, x, y, 2.0, 4, shared_bytes=10**8)
-    kernel[1, 32](x, y, 2.0, 4)
+    """The kernel itself forbids more than 64 threads a block: our checks let 128 pass, the driver does not."""
+    bounded = SCALE.replace("void scale", "void __launch_bounds__(64) scale")
+    kernel, x, y = CudaKernel(bounded, "scale"), randn(4), torch.zeros(4, device="cuda")
+    with pytest.raises(Exception, match="(?i)invalid|resources"):
+        kernel[1, 128](x, y, 2.0, 4)
+    kernel[1, 64](x, y, 2.0, 4)
     torch.cuda.synchronize()
     assert torch.equal(y, 2 * x)
 

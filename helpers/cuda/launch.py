@@ -1,6 +1,7 @@
 """Launching CUDA C++ kernels: on the GPU through cuda-core, or, without one, on the SIMT machine."""
 
 import functools
+import numbers
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ from helpers.cuda import nvrtc
 MAX_THREADS = 1024
 MAX_BLOCK = (1024, 1024, 64)
 MAX_GRID = (2**31 - 1, 65535, 65535)
+MAX_SHARED = 48 * 1024  # bytes of a block, declared and asked for at the launch, that every GPU grants without opting in
 NUMBERS = {"b32": np.int32, "b64": np.int64, "f32": np.float32, "f64": np.float64}
 
 
@@ -45,12 +47,11 @@ class CudaKernel:
 
         `args` are tensors (all on one device) and numbers, in the kernel's order. On CUDA tensors it is enqueued on
         torch's current stream of their device; on CPU tensors it runs on the SIMT machine. An empty grid launches
-        nothing. Before the launch, raises ValueError for a grid or block that no GPU accepts, naming the limit, and
-        TypeError for arguments that do not fit the parameters.
+        nothing. Before the launch, raises ValueError for a grid, block or shared memory that no GPU accepts, naming the
+        limit, and TypeError for arguments that do not fit the parameters.
         """
         grid, block = checked_grid(grid), checked_block(block)
-        if isinstance(shared_bytes, bool) or not isinstance(shared_bytes, int) or shared_bytes < 0:
-            raise ValueError(f"shared_bytes must be a number of bytes, got {shared_bytes!r}")
+        self._check_shared(shared_bytes)
         tensors = [a for a in args if isinstance(a, torch.Tensor)]
         devices = {str(t.device) for t in tensors}
         if len(devices) > 1:
@@ -66,6 +67,13 @@ class CudaKernel:
             _launch_on_gpu(self, device, grid, block, values, shared_bytes)
         else:
             self.counted(grid, block, *args, shared_bytes=shared_bytes)
+
+    def _check_shared(self, dynamic) -> None:
+        if isinstance(dynamic, bool) or not isinstance(dynamic, numbers.Integral) or dynamic < 0:
+            raise ValueError(f"{self.name}: shared_bytes must be a whole number of bytes, at least 0, got {dynamic!r}")
+        if dynamic and (declared := self.compiled().shared_bytes) + dynamic > MAX_SHARED:
+            raise ValueError(f"{self.name}: a block holds at most {MAX_SHARED} bytes of shared memory, and the kernel declares "
+                             f"{declared}; shared_bytes asks for {dynamic} more")
 
     def counted(self, grid, block, *args, shared_bytes: int = 0, target="sm_120", **options):
         """Run on the SIMT machine, with a GPU or without, on CPU tensors; returns (and keeps) the report of its counts.
@@ -103,12 +111,12 @@ def checked_grid(grid) -> tuple[int, int, int]:
 
 def _three(sizes, what: str, least: int) -> tuple[int, int, int]:
     given = sizes if isinstance(sizes, tuple | list) else (sizes,)
-    if not 1 <= len(given) <= 3 or any(isinstance(s, bool) or not isinstance(s, int) for s in given):
+    if not 1 <= len(given) <= 3 or any(isinstance(s, bool) or not isinstance(s, numbers.Integral) for s in given):
         raise ValueError(f"{what} must be one to three whole numbers, got {sizes!r}")
     if any(s < least for s in given):
         raise ValueError(f"{what} sizes must be at least {least}, got {sizes!r}"
                          + (f" (and a block holds at most {MAX_THREADS} threads)" if what == "block" else ""))
-    return (*given, 1, 1)[:3]
+    return (*map(int, given), 1, 1)[:3]
 
 
 class _TorchStream:
