@@ -51,6 +51,17 @@ def interpreted_here(by: str = "Triton interpreter") -> Evidence:
     return Evidence("interpreted", this_machine(), today(), by)
 
 
+def ran_here(by: str = "Triton interpreter") -> Evidence:
+    """Evidence for values of a kernel that just ran: live on the GPU in use, otherwise interpreted by `by`."""
+    from helpers import mode  # imports torch, which evidence alone does not need
+
+    if not mode.is_live():
+        return interpreted_here(by)
+    import torch
+
+    return Evidence("live", torch.cuda.get_device_name(), today())
+
+
 def simulated(model: str) -> Evidence:
     """Evidence for a model's output; `model` names it in a few words."""
     return Evidence("simulated", this_machine(), today(), model)

@@ -1,10 +1,14 @@
 """Tables of the CUDA lessons: levels of threads, memory spaces, what an overlap needs, libraries, experiments to try.
 
-Limits come from the fact sheets. Sources: CUDA Programming Guide v13.4 sections 1.2 and 2.3.3, Best Practices Guide
-section 10.2; section numbers drift between versions of both.
+Limits come from the fact sheets. Sources: GUIDE sections 1.2 and 2.3.3, BEST_PRACTICES section 10.2; section numbers
+drift between versions of both.
 """
 
 from helpers.specs import gpu
+
+# How the CUDA lessons cite NVIDIA's guides. Dates and versions that nobody here could check say so.
+GUIDE = "CUDA Programming Guide v13.4.2 (2026-09-10, date as cited by others)"
+BEST_PRACTICES = "CUDA C++ Best Practices Guide (as online in 2026; its version number was not checked)"
 
 
 def thread_levels(target: str = "sm_90") -> list[dict]:
