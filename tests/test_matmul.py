@@ -1,5 +1,8 @@
 """Matmul with ReLU: right for any sizes and strides in every precision; each precision is what it says on a GPU."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from test_softmax import run_huge_stride
@@ -245,6 +248,42 @@ def test_the_first_choices():
 def test_offsets_beyond_2_31():
     eye = "torch.eye(8, dtype=torch.float16)"
     run_huge_stride("matmul", "matmul_relu, matmul_relu_tiled", "x.float()", call=f"version(x, {eye})")
+
+
+STEPS_BEYOND_2_31 = """
+import helpers, torch
+from helpers.kernels.matmul import matmul_relu, matmul_relu_grouped, matmul_relu_tiled
+stride, k = 2**26, 70                   # a step of 32 along K is 2^31 elements; few pages of the arrays are real
+base = torch.empty(k * stride + 16, dtype=torch.float16)
+for i in range(k): base[i * stride : i * stride + 3] = torch.tensor([1.0, 2, 3]) * (i % 5 + 1)
+tall, wide = base.as_strided((3, k), (1, stride)), base.as_strided((k, 3), (stride, 1))
+far = torch.empty(129 * 2**25 + 16, dtype=torch.float16).as_strided((4, 129), (1, 2**25))  # half a tile is 2^31
+for i in range(129): far[:, i] = i % 7
+ones = torch.ones(k, 3, dtype=torch.float16)
+for version in (matmul_relu, matmul_relu_grouped, matmul_relu_tiled):
+    for a, b in ((tall, ones), (ones.t(), wide), (ones[:3, :1].expand(3, 4), far)):
+        assert torch.equal(version(a, b).double(), (a.double() @ b.double())), (version, a.shape)
+print("right")
+"""
+
+
+@pytest.mark.skipif(mode.is_live(), reason="the GPU version of this test uses real arrays")
+def test_steps_beyond_2_31():
+    """BLOCK_K * stride and half a tile * stride, in a process of its own: computed in 32 bits they would kill it."""
+    done = subprocess.run([sys.executable, "-c", STEPS_BEYOND_2_31], capture_output=True, text=True)
+    assert done.stdout.strip() == "right", done.stdout + done.stderr
+
+
+@pytest.mark.gpu
+def test_steps_beyond_2_31_on_a_gpu():
+    a = torch.zeros(96, 2**26, dtype=torch.float16, device="cuda").t()  # a step of 32 along K is 2^31 elements
+    b = torch.ones(96, 3, dtype=torch.float16, device="cuda")
+    a[:3] = torch.arange(3.0, device="cuda").half()[:, None]
+    a[5] = torch.arange(96.0, device="cuda").half() / 8
+    a = a[:70]
+    for version in (matmul_relu, matmul_relu_grouped, matmul_relu_tiled):
+        assert_product(version(a, b), a, b)
+        assert_product(version(b.t(), a.t()), b.t(), a.t())
 
 
 @pytest.mark.gpu

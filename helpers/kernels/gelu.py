@@ -6,13 +6,12 @@
 Both compute in float32 and round once. Sources: Hendrycks and Gimpel, arXiv 1606.08415; torch's approximate="tanh".
 """
 
-
 import torch
 import triton
 import triton.language as tl
 
 from helpers import mode
-from helpers.kernels.inputs import check_tensors, launch_on
+from helpers.kernels.inputs import ceil_div, check_tensors, launch_on
 
 BLOCK = 1024
 NUM_WARPS = 4
@@ -71,7 +70,7 @@ def gelu(x: torch.Tensor) -> torch.Tensor:
     """
     check_tensors("gelu", x=x)
     # The kernel walks memory, so it needs each element once and no gaps; anything else is copied first.
-    dense = x if _is_dense(x) else x.contiguous()
+    dense = x if x.is_contiguous() or _is_dense(x) else x.contiguous()
     y = torch.empty_like(dense)  # keeps the strides of a dense tensor
     n = dense.numel()
     if n == 0:
@@ -79,7 +78,7 @@ def gelu(x: torch.Tensor) -> torch.Tensor:
     if not mode.has_triton():
         return gelu_reference(dense).to(x.dtype)
     with launch_on(x):
-        gelu_tail_kernel[(triton.cdiv(n, BLOCK),)](dense, y, n, BLOCK=BLOCK, num_warps=NUM_WARPS)
+        gelu_tail_kernel[(ceil_div(n, BLOCK),)](dense, y, n, BLOCK=BLOCK, num_warps=NUM_WARPS)
     return y
 
 

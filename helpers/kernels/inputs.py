@@ -13,8 +13,8 @@ def check_tensors(name: str, **tensors: torch.Tensor) -> None:
     """Refuse what the kernels were not written for.
 
     Raises TypeError for anything but tensors of one dtype out of float32, float16 and bfloat16; ValueError for tensors
-    on different devices, on a device that this mode does not launch on, in a sparse layout, or whose gradient would be
-    lost.
+    on different devices, on a device that this mode does not launch on, in a sparse or nested layout, negated lazily, or
+    whose gradient would be lost.
     """
     first = next(iter(tensors.values()))
     if all(_accepted(x, first) for x in tensors.values()):
@@ -28,8 +28,11 @@ def check_tensors(name: str, **tensors: torch.Tensor) -> None:
     if len(set(dtypes.values())) > 1:
         raise TypeError(f"{name}: all inputs must have one dtype, got {_listed(dtypes)}")
     for arg, x in tensors.items():
-        if x.layout != torch.strided:
-            raise ValueError(f"{name}: {arg} must be a dense (strided) tensor, got layout {x.layout}")
+        if x.layout != torch.strided or x.is_nested:
+            layout = "nested" if x.is_nested else x.layout
+            raise ValueError(f"{name}: {arg} must be a dense (strided) tensor, got layout {layout}")
+        if x.is_neg():  # as z.conj().imag: its memory holds the numbers with the other sign
+            raise ValueError(f"{name}: {arg} is a negated view, got {arg}.is_neg() == True; pass {arg}.resolve_neg()")
     devices = {arg: str(x.device) for arg, x in tensors.items()}
     if len(set(devices.values())) > 1:
         raise ValueError(f"{name}: all inputs must be on one device, got {_listed(devices)}")
@@ -47,13 +50,27 @@ def check_tensors(name: str, **tensors: torch.Tensor) -> None:
 def _accepted(x, first) -> bool:
     return (isinstance(x, torch.Tensor) and x.dtype in DTYPES and x.dtype == first.dtype and x.layout is torch.strided
             and x.device == first.device and x.is_cuda is mode.is_live() and x.device.type in ("cuda", "cpu")
-            and not (x.requires_grad and torch.is_grad_enabled()))
+            and not (x.is_nested or x.is_neg() or x.requires_grad and torch.is_grad_enabled()))
 
 
 def check_rank(name: str, arg: str, x: torch.Tensor, rank: int) -> None:
     """Raise ValueError unless `x` has `rank` dimensions."""
     if x.dim() != rank:
         raise ValueError(f"{name}: {arg} must have {rank} dimensions, got shape {tuple(x.shape)}")
+
+
+def check_power_of_two(name: str, least: int, most: int, **numbers: int) -> None:
+    """Raise TypeError unless each number is an int, ValueError unless it is a power of two from `least` to `most`."""
+    for arg, value in numbers.items():
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise TypeError(f"{name}: {arg} must be an int, got {value!r}")
+        if not least <= value <= most or value & (value - 1):
+            raise ValueError(f"{name}: {arg} must be a power of two from {least} to {most}, got {value}")
+
+
+def ceil_div(a: int, b: int) -> int:
+    """a / b rounded up. (triton.cdiv is made for kernels too, and takes microseconds on the host.)"""
+    return -(-a // b)
 
 
 def launch_on(x: torch.Tensor):

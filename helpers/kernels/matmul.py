@@ -16,8 +16,8 @@ import triton
 import triton.language as tl
 
 from helpers import mode
-from helpers.kernels.inputs import check_rank, check_tensors, launch_on
-from helpers.kernels.row_sum import ceil_div, sm_count
+from helpers.kernels.inputs import ceil_div, check_power_of_two, check_rank, check_tensors, launch_on
+from helpers.kernels.row_sum import sm_count
 
 PRECISIONS = ("ieee", "tf32", "tf32x3", "bf16x6")
 # (BLOCK_M, BLOCK_N, BLOCK_K), num_warps, num_stages: the fastest of a search on an H200 at 4096^3, then what needs less
@@ -58,13 +58,14 @@ def matmul_relu_kernel(
     ks = tl.arange(0, BLOCK_K).to(tl.int64)
     a_ptrs = a_ptr + rows[:, None] * a_row_stride + ks[None, :] * a_col_stride  # (BM, BK)
     b_ptrs = b_ptr + ks[:, None] * b_row_stride + cols[None, :] * b_col_stride  # (BK, BN)
+    step = tl.cast(BLOCK_K, tl.int64)  # step * stride passes 2^31 too
     acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     for k in range(0, K, BLOCK_K):
         a = tl.load(a_ptrs, mask=(rows[:, None] < M) & (ks[None, :] < K - k), other=0.0)
         b = tl.load(b_ptrs, mask=(ks[:, None] < K - k) & (cols[None, :] < N), other=0.0)
         acc = tl.dot(a, b, acc, input_precision=PRECISION)
-        a_ptrs += BLOCK_K * a_col_stride
-        b_ptrs += BLOCK_K * b_row_stride
+        a_ptrs += step * a_col_stride
+        b_ptrs += step * b_row_stride
     c = tl.where(acc < 0, 0.0, acc)  # ReLU before the store; NaN stays NaN
     c_ptrs = c_ptr + rows[:, None] * c_row_stride + cols[None, :]
     tl.store(c_ptrs, c, mask=(rows[:, None] < M) & (cols[None, :] < N))
@@ -94,6 +95,7 @@ def matmul_relu_grouped_kernel(
     ks = tl.arange(0, BLOCK_K)
     a_ptrs = a_ptr + rows[:, None] * a_row_stride + (part * part_k + ks)[None, :] * a_col_stride  # (BM, BK)
     b_ptrs = b_ptr + (part * part_k + ks)[:, None] * b_row_stride + cols[None, :] * b_col_stride  # (BK, BN / 2)
+    step, half = tl.cast(BLOCK_K, tl.int64), tl.cast(HALF, tl.int64)  # times a stride they pass 2^31 too
     in_rows, in_left, in_right = rows[:, None] < M, cols[None, :] < N, cols[None, :] + HALF < N
     # Two halves that share a: in float32 each thread then keeps 8 x 8 sums instead of 16 x 4, and reads 16 numbers
     # from shared memory for 64 FMAs instead of 20.
@@ -104,10 +106,10 @@ def matmul_relu_grouped_kernel(
         a = tl.load(a_ptrs, mask=in_rows & in_k[None, :], other=0.0)
         b = tl.load(b_ptrs, mask=in_k[:, None] & in_left, other=0.0)
         left = tl.dot(a, b, left, input_precision=PRECISION)
-        b = tl.load(b_ptrs + HALF * b_col_stride, mask=in_k[:, None] & in_right, other=0.0)
+        b = tl.load(b_ptrs + half * b_col_stride, mask=in_k[:, None] & in_right, other=0.0)
         right = tl.dot(a, b, right, input_precision=PRECISION)
-        a_ptrs += BLOCK_K * a_col_stride
-        b_ptrs += BLOCK_K * b_row_stride
+        a_ptrs += step * a_col_stride
+        b_ptrs += step * b_row_stride
     if RELU:
         left, right = tl.where(left < 0, 0.0, left), tl.where(right < 0, 0.0, right)
     c_ptrs = c_ptr + rows[:, None] * c_row_stride + cols[None, :]
@@ -171,6 +173,7 @@ def matmul_relu_tiled(a, b, tile=(64, 64, 32), precision="ieee", num_warps=4, nu
     Raises ValueError too if c has more than 65535 tiles side by side (the limit of a grid's second axis).
     """
     _check("matmul_relu_tiled", a, b, precision)
+    _check_knobs("matmul_relu_tiled", tile, num_warps, num_stages)
     (m, k), n = a.shape, b.shape[1]
     grid = (ceil_div(m, tile[0]), ceil_div(n, tile[1]))
     if grid[1] > 65535:
@@ -188,7 +191,18 @@ def matmul_relu_tiled(a, b, tile=(64, 64, 32), precision="ieee", num_warps=4, nu
 def matmul_relu_grouped(a, b, tile=(64, 64, 32), precision="ieee", num_warps=4, num_stages=3, group=GROUP):
     """As `matmul_relu_tiled`, in grouped order on a 1-D grid."""
     _check("matmul_relu_grouped", a, b, precision)
+    _check_knobs("matmul_relu_grouped", tile, num_warps, num_stages, group)
     return _grouped(a, b, precision, tile, num_warps, num_stages, group)
+
+
+def _check_knobs(name: str, tile, num_warps: int, num_stages: int, group: int = GROUP) -> None:
+    if len(tile) != 3:
+        raise ValueError(f"{name}: tile must be (BLOCK_M, BLOCK_N, BLOCK_K), got {tile}")
+    sizes = dict(zip(("BLOCK_M", "BLOCK_N", "BLOCK_K"), tile, strict=True))
+    check_power_of_two(name, 16, 1024, **sizes)
+    check_power_of_two(name, 1, 32, num_warps=num_warps)
+    if num_stages < 1 or group < 1:
+        raise ValueError(f"{name}: num_stages and group must be 1 or more, got {num_stages} and {group}")
 
 
 def _check(name: str, a: torch.Tensor, b: torch.Tensor, precision: str) -> None:

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 
 from helpers import mode
-from helpers.kernels.inputs import check_rank, check_tensors, launch_on
+from helpers.kernels.inputs import ceil_div, check_power_of_two, check_rank, check_tensors, launch_on
 
 TILE = 1024
 NUM_WARPS = 4
@@ -45,8 +45,8 @@ def row_sum_kernel(x_ptr, out_ptr, n_cols, row_stride, col_stride, TILE: tl.cons
     row = tl.program_id(0).to(tl.int64)  # 64 bits: row * stride passes 2^31 in large tensors
     x_ptr += row * row_stride
     partial = tl.zeros((TILE,), tl.float32)  # TILE running sums: no thread waits for another in the loop
-    for start in range(0, n_cols, TILE):
-        cols = start + tl.arange(0, TILE).to(tl.int64)
+    for start in range(tl.cast(0, tl.int64), n_cols, TILE):  # 64 bits here too, where n_cols + TILE passes 2^31
+        cols = start + tl.arange(0, TILE)
         partial += tl.load(x_ptr + cols * col_stride, mask=cols < n_cols, other=0.0).to(tl.float32)
     tl.store(out_ptr + row, tl.sum(partial, axis=0))  # threads talk to each other once a row
 
@@ -59,8 +59,8 @@ def row_sum_part_kernel(x_ptr, parts_ptr, n_cols, n_parts, part_cols, row_stride
     x_ptr += row * row_stride + first * col_stride
     left = min(n_cols - first, part_cols)  # columns of this part: the last one may be shorter
     partial = tl.zeros((TILE,), tl.float32)
-    for start in range(0, part_cols, TILE):
-        cols = start + tl.arange(0, TILE).to(tl.int64)
+    for start in range(tl.cast(0, tl.int64), part_cols, TILE):
+        cols = start + tl.arange(0, TILE)
         partial += tl.load(x_ptr + cols * col_stride, mask=cols < left, other=0.0).to(tl.float32)
     tl.store(parts_ptr + program, tl.sum(partial, axis=0))
 
@@ -96,11 +96,13 @@ def row_sum(x: torch.Tensor) -> torch.Tensor:
 def row_sum_split(x: torch.Tensor, parts: int | None = None) -> torch.Tensor:
     """As `row_sum`, but always as sums of about `parts` parts a row, which a second launch adds.
 
-    None chooses parts for this GPU. Raises ValueError too if parts is below 1.
+    None chooses parts for this GPU. Raises ValueError too if parts is below 1, TypeError if it is no int.
     """
     _check("row_sum_split", x)
     if parts is None:
         parts, _ = parts_for(*x.shape, sm_count(x.device))
+    elif not isinstance(parts, int) or isinstance(parts, bool):
+        raise TypeError(f"row_sum_split: parts must be an int, got {parts!r}")
     elif parts < 1:
         raise ValueError(f"row_sum_split: parts must be 1 or more, got {parts}")
     parts, part_cols = _even_parts(x.shape[1], parts)
@@ -108,8 +110,10 @@ def row_sum_split(x: torch.Tensor, parts: int | None = None) -> torch.Tensor:
 
 
 def row_sum_one_program(x: torch.Tensor, num_warps: int = NUM_WARPS, tile: int = TILE) -> torch.Tensor:
-    """As `row_sum`, but always one program a row: the lesson's first kernel, with its two knobs."""
+    """As `row_sum`, but always one program a row: the lesson's first kernel, with its two knobs, powers of two."""
     _check("row_sum_one_program", x)
+    check_power_of_two("row_sum_one_program", 1, 32, num_warps=num_warps)
+    check_power_of_two("row_sum_one_program", 1, 2**20, tile=tile)
     return _launch(x, num_warps=num_warps, tile=tile)
 
 
@@ -129,7 +133,7 @@ def _check(name: str, x: torch.Tensor) -> None:
 def _launch(x, num_warps=NUM_WARPS, tile=TILE, parts=None, part_cols=None) -> torch.Tensor:
     """One program a row, or (with `parts`) one a part and then one a row over the sums of its parts."""
     n_rows, n_cols = x.shape
-    out = torch.empty(n_rows, dtype=x.dtype, device=x.device)
+    out = x.new_empty(n_rows)
     if x.numel() == 0:
         return out.zero_()  # the empty sum
     if not mode.has_triton():
@@ -144,8 +148,3 @@ def _launch(x, num_warps=NUM_WARPS, tile=TILE, parts=None, part_cols=None) -> to
             x, n_cols, row_stride, col_stride = sums, parts, parts, 1
         row_sum_kernel[(n_rows,)](x, out, n_cols, row_stride, col_stride, TILE=tile, num_warps=num_warps)
     return out
-
-
-def ceil_div(a: int, b: int) -> int:
-    """a / b rounded up. (triton.cdiv is made for kernels too, and takes microseconds on the host.)"""
-    return -(-a // b)

@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 
 from helpers import mode
-from helpers.kernels.inputs import check_rank, check_tensors, launch_on
+from helpers.kernels.inputs import check_power_of_two, check_rank, check_tensors, launch_on
 
 MAX_COLS = 65536  # as many values as an SM has registers: a longer row has no place on chip
 TILE = 16384  # columns at a time in online_softmax
@@ -108,12 +108,20 @@ def softmax(x: torch.Tensor, num_warps: int | None = None) -> torch.Tensor:
             "online_softmax takes rows of any length"
         )
     block = padded(n_cols)
-    return _launch(softmax_kernel, x, num_warps=num_warps or softmax_warps(block), BLOCK=block)
+    if num_warps is None:
+        num_warps = softmax_warps(block)
+    check_power_of_two("softmax", 1, 32, num_warps=num_warps)
+    return _launch(softmax_kernel, x, num_warps=num_warps, BLOCK=block)
 
 
 def online_softmax(x: torch.Tensor) -> torch.Tensor:
-    """Softmax of each row of x (M, N) for rows of any length, otherwise as `softmax`."""
+    """Softmax of each row of x (M, N) for rows of any length, otherwise as `softmax`.
+
+    Raises ValueError too for the few lengths just below 2^31 at which the kernel's 32-bit column count would wrap.
+    """
     _check("online_softmax", x)
+    if 2**31 - TILE < x.shape[1] < 2**31:
+        raise ValueError(f"online_softmax: rows must not have {2**31 - TILE + 1} to {2**31 - 1} columns, got {x.shape[1]}")
     tile = min(TILE, padded(x.shape[1]))
     return _launch(online_softmax_kernel, x, num_warps=max(1, tile // 512), TILE=tile)
 
@@ -137,7 +145,7 @@ def _check(name: str, x: torch.Tensor) -> None:
 
 
 def _launch(kernel, x: torch.Tensor, **options) -> torch.Tensor:
-    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    y = x.new_empty(x.shape)
     if x.numel() == 0:
         return y
     if not mode.has_triton():
