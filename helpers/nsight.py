@@ -57,18 +57,18 @@ def count(launches, metrics=METRICS) -> list[dict[str, float]]:
     return [dict(row) for row in _counted(json.dumps(described), tuple(metrics.items()))]
 
 
-def counts_or_recorded():
-    """The table of experiment "nsight_counts": counted here where that is possible, otherwise recorded; and the reason
+def counts_or_recorded(name: str = "nsight_counts"):
+    """The table of an experiment that counts: counted here where that is possible, otherwise recorded; and the reason
     why it is not counted here, or None."""
     from helpers import measure, results
 
     reason = why_not()
     if reason is None:
         try:
-            return measure.measure("nsight_counts"), None
+            return measure.measure(name), None
         except RuntimeError as error:  # above all counters that only an administrator may read
             reason = str(error)
-    return results.recorded("nsight_counts"), reason
+    return results.recorded(name), reason
 
 
 def _described(arg):

@@ -1,16 +1,34 @@
-"""Experiments of lesson 10: the matmul ladder naive, tiled, Triton, cuBLAS; tile edges; one tile-deep products."""
+"""Experiments of lesson 10: the matmul ladder naive, tiled, Triton, cuBLAS; tile edges; one tile-deep products; what
+caches answer; what a missing barrier does."""
 
 import functools
 import re
 
 import torch
 
-from helpers import cuda
+from helpers import cuda, nsight
 from helpers.cuda.launch import CudaKernel
+from helpers.cuda.nvrtc import FOLDER
 from helpers.experiments.experiment import Run, experiment, product
 from helpers.kernels.matmul import matmul_flops, matmul_relu, matmul_traffic_bytes
 
 EDGES = {edge: CudaKernel("matmul.cu", "tiled_matmul", (f"-DTILE={edge}",)) for edge in (4, 8, 16, 32)}
+
+
+def product_by(kernel: CudaKernel, a: torch.Tensor, b: torch.Tensor, edge: int = 32) -> torch.Tensor:
+    """a (m, k) times b (k, n) by a kernel of matmul.cu whose blocks make edge x edge elements of the result."""
+    (m, k), n = a.shape, b.shape[1]
+    out = torch.empty(m, n, device=a.device)
+    kernel.launch((-(-n // edge), -(-m // edge)), (edge, edge), a, b, out, m, n, k)
+    return out
+
+
+def tiled(a: torch.Tensor, b: torch.Tensor, edge: int) -> torch.Tensor:
+    """`tiled_matmul` with tiles of edge x edge, edge**2 threads a block."""
+    return product_by(EDGES[edge], a, b, edge)
+
+
+a_tiled = functools.partial(product_by, CudaKernel("matmul.cu", "a_tiled_matmul"))
 
 
 def _prepare(call, m: int, k: int, n: int, relu: bool = False) -> Run:
@@ -37,19 +55,11 @@ def cuda_matmul_ladder(variant, n):
 
 
 @experiment(lesson="10_shared_memory", title="Products one tile deep",
-            variants={"naive": cuda.naive_matmul, "tiled": cuda.tiled_matmul},
+            variants={"naive": cuda.naive_matmul, "A in shared memory": a_tiled, "tiled": cuda.tiled_matmul},
             cases=product(n=[8192], k=[32]))
 def thin_product(variant, n, k):
     """(n, 32) times (32, n), the shape of the Best Practices Guide's example: writing c is most of the traffic."""
     return _prepare(variant, n, k, n)
-
-
-def tiled(a: torch.Tensor, b: torch.Tensor, edge: int) -> torch.Tensor:
-    """`tiled_matmul` with tiles of edge x edge, edge**2 threads a block."""
-    (m, k), n = a.shape, b.shape[1]
-    out = torch.empty(m, n, device=a.device)
-    EDGES[edge].launch((-(-n // edge), -(-m // edge)), (edge, edge), a, b, out, m, n, k)
-    return out
 
 
 @experiment(lesson="10_shared_memory", title="Edge of the tile", variants={"tiled": tiled},
@@ -72,5 +82,50 @@ def inductor_source(variant):
         kernels = re.findall(r"^@triton\.jit\n.*?(?=^''')", written[0], flags=re.M | re.S)
         assert kernels, "no Triton kernel in the generated code"
         return {"source": "\n".join(kernels)}
+
+    return Run(None, None, values=values)
+
+
+# ------------------------------------------------------------------------------------------------ caches and barriers
+
+COUNTED = nsight.METRICS | {
+    "l1_hit_percent": "l1tex__t_sector_hit_rate.pct",
+    "l2_hit_percent": "lts__t_sector_hit_rate.pct",
+    "device_memory_read_bytes": "dram__bytes_read.sum",
+}
+COUNTED_CASES = product(n=[128, 1024, 4096])
+COUNTED_KERNELS = {"naive": cuda.NAIVE_MATMUL, "tiled": cuda.TILED_MATMUL}
+
+
+@experiment(lesson="10_shared_memory", title="Reads that Nsight Compute counts", variants=COUNTED_KERNELS,
+            cases=COUNTED_CASES)
+def matmul_counts(variant, n):
+    """Requests, sectors, hits in the caches and bytes from device memory of two products (n, n). Nothing is timed."""
+    launches = [(kernel, (-(-c["n"] // 32),) * 2, (32, 32), (*[torch.empty(c["n"], c["n"], device="meta")] * 3, *[c["n"]] * 3))
+                for kernel in COUNTED_KERNELS.values() for c in COUNTED_CASES]
+    position = list(COUNTED_KERNELS.values()).index(variant) * len(COUNTED_CASES) + COUNTED_CASES.index({"n": n})
+    return Run(None, None, values=lambda: nsight.count(launches, COUNTED)[position])
+
+
+def tiled_without(barrier: str) -> CudaKernel:
+    """`tiled_matmul` without the line whose comment holds these words; all of it for an empty string."""
+    lines = (FOLDER / "matmul.cu").read_text().splitlines()
+    kept = [line for line in lines if not (barrier and "__syncthreads" in line and barrier in line)]
+    return CudaKernel("\n".join(kept), "tiled_matmul")
+
+
+BARRIERS = {"both barriers": "", "without the first": "no thread may read", "without the second": "no thread may overwrite"}
+
+
+@experiment(lesson="10_shared_memory", title="What a missing barrier does", cases=product(n=[1024], runs=[200]),
+            variants={name: functools.partial(product_by, tiled_without(words)) for name, words in BARRIERS.items()})
+def missing_barriers(variant, n, runs):
+    """One product made `runs` times: how many of them hold a wrong element, and most wrong elements in one of them."""
+
+    def values():
+        a, b = torch.randn(n, n, device="cuda"), torch.randn(n, n, device="cuda")
+        right = a.double() @ b.double()
+        wrong = torch.stack([((variant(a, b).double() - right).abs() > 1e-2).sum() for _ in range(runs)])
+        return {"wrong_runs": int((wrong > 0).sum()), "most_wrong_elements": int(wrong.max()), "elements": n * n}
 
     return Run(None, None, values=values)
