@@ -82,7 +82,8 @@ def _counted(described: str, metrics) -> list[dict[str, float]]:
         file.write(described)
         file.flush()
         command = ["ncu", "--csv", "--print-units", "base", "--clock-control", "none",
-                   "--metrics", ",".join(name for _, name in metrics), "--kernel-name", f"regex:^({names})$", sys.executable, "-m", "helpers.nsight", file.name]
+                   "--metrics", ",".join(name for _, name in metrics), "--kernel-name", f"regex:^({names})$",
+                   sys.executable, "-m", "helpers.nsight", file.name]
         path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
         done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=os.environ | {"PYTHONPATH": path})
     output = done.stdout + done.stderr
