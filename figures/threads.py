@@ -65,7 +65,7 @@ def draw_grid(ax, n: int, block: int, thread: int = 5, which: int = 2):
 
 
 def grid_alt(n: int, block: int) -> str:
-    return f"n = {n:,} in blocks of {block}: {launch_sentence(n, block)}; those are all in the last block."
+    return f"n = {n:,} in blocks of {block}: {launch_sentence(n, block)}. Threads without an element are in the last block only."
 
 
 def show_grid(n: int = 1000, block: int = 256, thread: int = 5, evidence="") -> Picture:
@@ -134,34 +134,47 @@ def show_bandwidth(data, peak_gb_per_s=None, evidence="") -> Picture:
     return Picture(fig, bandwidth_alt(data), evidence)
 
 
-def draw_blocks(ax, data):
-    """Bandwidth over threads a block; sizes that are no multiple of 32 are marked."""
+def blocks_per_us(data):
+    """Blocks of one thread an element that a launch got through in a microsecond, by block size."""
     rows = data.sort_values("block")
+    return rows["n"] / rows["block"] / rows["time_us"]
+
+
+def draw_blocks(ax, data):
+    """Bandwidth over threads a block, beside what blocks got through as fast as the smallest ones would move."""
+    rows = data.sort_values("block")
+    smallest = blocks_per_us(data).iloc[0] * rows["traffic_bytes"] / rows["n"] * rows["block"] / 1e3  # GB/s
+    top = 1.15 * rows["bandwidth_gb_per_s"].max()
+    reached = rows["block"][smallest < top]
+    ax.plot(reached, smallest[smallest < top], linestyle="--", color=ROLE["model"], zorder=1)
+    ax.annotate(f"{blocks_per_us(data).iloc[0]:,.0f} blocks a µs", (reached.iloc[-1], smallest[smallest < top].iloc[-1]),
+                xytext=(-8, 2), textcoords="offset points", ha="right", fontsize=8.5, color=ROLE["model"])
     (line,) = ax.plot(rows["block"], rows["bandwidth_gb_per_s"], marker="o", color=ROLE["measured"])
     odd = rows[rows["block"] % 32 != 0]
     ax.plot(odd["block"], odd["bandwidth_gb_per_s"], linestyle="", marker="X", markersize=9, color=ROLE["compute"])
     for row in odd.itertuples():
-        ax.annotate(f"{row.block}: no multiple of 32", (row.block, row.bandwidth_gb_per_s), xytext=(9, -13),
-                    textcoords="offset points", ha="left" if row.block < 500 else "right", fontsize=8.5,
-                    color=ROLE["compute"])
+        ax.annotate(f"{row.block}: no multiple of 32", (row.block, row.bandwidth_gb_per_s),
+                    xytext=(9, -13) if row.block < 500 else (6, -32), textcoords="offset points",
+                    ha="left" if row.block < 500 else "right", fontsize=8.5, color=ROLE["compute"])
     ax.set_xscale("log", base=2)
     ax.set_xticks([32, 64, 128, 256, 512, 1024], [32, 64, 128, 256, 512, 1024])
-    ax.set_ylim(0, 1.12 * rows["bandwidth_gb_per_s"].max())
+    ax.set_ylim(0, top)
     ax.set(xlabel="threads a block", ylabel="read + written (GB/s)")
     return line
 
 
 def blocks_alt(data) -> str:
     best, worst = data.loc[data["bandwidth_gb_per_s"].idxmax()], data.loc[data["bandwidth_gb_per_s"].idxmin()]
-    return (f"Bandwidth over the block size: from {worst['bandwidth_gb_per_s']:,.0f} GB/s at {worst['block']} threads "
-            f"to {best['bandwidth_gb_per_s']:,.0f} GB/s at {best['block']}.")
+    return (f"Bandwidth over the block size: from {worst['bandwidth_gb_per_s']:,.0f} GB/s at {worst['block']} threads, "
+            f"{blocks_per_us(data).iloc[0]:,.0f} blocks a µs, to {best['bandwidth_gb_per_s']:,.0f} GB/s at {best['block']}.")
 
 
 def show_blocks(data, evidence="") -> Picture:
     fig, ax = new(7.2, 3.3)
     draw_blocks(ax, data)
-    usual = data[data["block"].isin([128, 192, 256, 384, 512])]["bandwidth_gb_per_s"]
-    ax.set_title(f"Between 128 and 512 threads a block the rate varies by {usual.max() / usual.min() - 1:.1%}")
+    best, worst = data.loc[data["bandwidth_gb_per_s"].idxmax()], data.loc[data["bandwidth_gb_per_s"].idxmin()]
+    ax.set_title(f"{best['block']} threads a block move {best['bandwidth_gb_per_s'] / worst['bandwidth_gb_per_s']:.1f} times "
+                 f"what {worst['block']} do")
     return Picture(fig, blocks_alt(data), evidence)
 
 
