@@ -258,6 +258,11 @@ def memory_instructions(sass: str) -> dict[str, int]:
     return {name: found.count(name) for name in sorted(set(found))}
 
 
+def number(text: str) -> int | None:
+    """A count as ncu prints it, or None for "n/a": it could not collect this metric in this launch."""
+    return None if text == "n/a" else int(text.replace(",", ""))
+
+
 def record(path: str) -> None:
     known = subprocess.run(["ncu", "--query-metrics"], capture_output=True, text=True).stdout
     metrics = {name: unit for name, unit in METRICS.items() if not known or unit.split(".")[0] in known}
@@ -285,7 +290,7 @@ def record(path: str) -> None:
         entry = ran[case.name]
         ptx[entry["key"]] = {name: entry.get(name, 0) for name in ("ptx", "sass", "shared_bytes")}
         cases[case.name] = {"key": entry["key"], "result": entry["result"]} | {
-            name: int(count[unit].replace(",", "")) for name, unit in metrics.items()}
+            name: number(count[unit]) for name, unit in metrics.items()}
     import torch
 
     from helpers import evidence
