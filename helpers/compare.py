@@ -3,6 +3,7 @@
 import pandas as pd
 
 from helpers import mode, results, specs
+from helpers.evidence import today
 from helpers.lesson.table import Table, table
 
 CLOSE = 0.15  # within this, a value is what the difference between the machines predicts
@@ -13,23 +14,25 @@ def compare(lesson: str, *tables: pd.DataFrame, computed: dict | None = None, ev
 
     `tables` are what `measure` returned in this session; their live rows fill the live column. `computed` holds values
     of published ids that no clock measures (instruction counts, occupancy, ratios), computed in the lesson, whose
-    `evidence` is given with them. Raises ValueError for a computed id that was not published for this lesson.
+    `evidence` is given with them. Numbers without a counterpart are left out, unless none has one. Raises ValueError
+    for a computed id that was not published for this lesson.
     """
     entries = [e for e in results.published_all().values() if e["lesson"] == lesson]
     computed = computed or {}
     unknown = set(computed) - {e["id"] for e in entries}
     if unknown or not entries:
         raise ValueError(f"nothing published in {lesson} under {sorted(unknown) or 'any id'}")
-    here = results.load()["machine"]["name"]
+    recording = results.load()
+    here = recording["machine"]["name"]
     rows, conditions = [], []
     for entry in entries:
         recorded = recorded_value(entry, here)
         live = live_value(entry, tables)
         value = computed.get(entry["id"])
         shown = value if value is not None else live if live is not None else recorded
-        if shown is None and entry["id"] not in computed:
+        if shown is None:
             continue
-        machine = None if value is not None else specs.gpu() if live is not None else specs.gpu(here)
+        machine = None if value is not None else specs.gpu() if live is not None else results.gpu_of(recording)
         expected = expectation(entry, machine)
         row = {"what": describe(entry), f"published ({entry['machine']})": printed(entry)}
         if recorded is not None or live is not None:
@@ -40,12 +43,15 @@ def compare(lesson: str, *tables: pd.DataFrame, computed: dict | None = None, ev
                            "verdict": verdict(shown, entry, expected)})
         if entry.get("condition"):
             conditions.append(f"{describe(entry)}: {entry['condition']}")
+    if not rows:
+        rows = [{"what": describe(entry), f"published ({entry['machine']})": printed(entry), "verdict": "nothing here compares"}
+                for entry in entries]
     data = pd.DataFrame(rows).dropna(axis=1, how="all")
     lines = [f"published · {title_of(entries[0]['source'])}"]
     if any(c.startswith("recorded") for c in data.columns):
         lines.append(f"recorded · {here} · {', '.join(dates(entries))}")
     if "live" in data.columns:
-        lines.append(f"live · {specs.gpu().name}")
+        lines.append(f"live · {specs.gpu().name} · {today()}")
     if evidence is not None:
         lines.append(evidence.line() if hasattr(evidence, "line") else evidence)
     lines += [f"Condition: {c}." for c in conditions]
@@ -65,7 +71,7 @@ def recorded_value(entry: dict, machine: str) -> float | None:
     """The recorded counterpart of a published number, or None where this course measures nothing comparable."""
     if "experiment" not in entry:
         return None
-    spec = specs.gpu(machine)
+    spec = results.gpu_of(results.load(machine))
     found = results.recorded(entry["experiment"], variants=entry["variant"], machine=machine, **case_on(entry, spec))
     return quantity(entry, found.iloc[0], spec)
 
@@ -119,12 +125,10 @@ def size(params: dict) -> int:
 
 
 def verdict(shown, entry: dict, expected) -> str:
-    if shown is None:
-        return ""
-    if expected is None:
-        return "bound by latency: datasheets predict nothing" if entry.get("bound") == "latency" else ""
-    if "bound" not in entry and "experiment" not in entry:
+    if "bound" not in entry and "experiment" not in entry:  # counted: it does not follow from a datasheet
         return "as published" if abs(shown - expected) <= 0.02 * abs(expected) else f"published {printed(entry)}"
+    if expected is None:
+        return "bound by latency: datasheets predict nothing" if entry.get("bound") == "latency" else "no datasheet to predict from"
     off = shown / expected - 1
     if abs(off) <= CLOSE:
         return "as the machines' data predict"

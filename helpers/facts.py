@@ -80,7 +80,7 @@ def cc_key(cc: tuple[int, int]) -> str:
 
 def plain_name(name: str) -> str:
     """A name without case, spaces, dashes and maker: "NVIDIA GeForce RTX 5090" -> "rtx5090"."""
-    return re.sub(r"[^a-z0-9]", "", re.sub(r"\b(nvidia|geforce)\b", "", name.lower()))
+    return "".join(word for word in re.findall(r"[a-z0-9]+", name.lower()) if word not in ("nvidia", "geforce"))
 
 
 @functools.cache

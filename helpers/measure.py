@@ -6,6 +6,7 @@ variants are interleaved, one process at a time measures on a GPU, and what look
 """
 
 import contextlib
+import dataclasses
 import itertools
 import platform
 import tempfile
@@ -30,11 +31,16 @@ SAMPLES_A_ROUND = 12
 def time_us(fn, *, samples: int = ROUNDS * SAMPLES_A_ROUND) -> Timing:
     """Time `fn()` on this machine's GPU, in microseconds, from a cold L2 cache.
 
-    Raises RuntimeError without a usable GPU: an interpreted kernel has no time worth showing.
+    Raises RuntimeError without a usable GPU: an interpreted kernel has no time worth showing. TypeError for what cannot
+    be called, ValueError for less than one sample.
     """
+    _need_callable(fn)
+    if samples < 1:
+        raise ValueError(f"samples must be 1 or more, got {samples}")
     _need_gpu("time_us")
     with gpu_lock():
-        return summarise(_sample(fn, samples))
+        timing = summarise(_sample(fn, samples))
+        return dataclasses.replace(timing, flags=(*timing.flags, *_other_processes()))
 
 
 def _sample(fn, samples: int) -> list[float]:
@@ -45,6 +51,11 @@ def _sample(fn, samples: int) -> list[float]:
     times_ms = bench(fn, warmup=max(1, min(25, 5 * estimate_ms)), rep=max(1, samples * estimate_ms), return_mode="all")
     step = max(1, len(times_ms) // samples)
     return [round(t * 1e3, 3) for t in times_ms[::step][:samples]]
+
+
+def _need_callable(fn) -> None:
+    if not callable(fn):
+        raise TypeError(f"only a function can be measured, got {type(fn).__name__}")
 
 
 def _need_gpu(what: str) -> None:
@@ -69,8 +80,10 @@ def measure(name: str, *, yours=None, variants=None, progress: bool = True, **pa
     the reader's own callable, measured beside the shipped variants as variant "yours" (live only: nobody recorded it).
     Columns: experiment, variant, the parameters, time_us (median), time_us_p20, time_us_p80, samples, traffic_bytes,
     flops, bandwidth_gb_per_s, tflops, flags, evidence, machine, date, versions; and an experiment's own values.
-    Raises ValueError for unknown names, AssertionError if a variant's result is wrong.
+    Raises ValueError for unknown names, TypeError if `yours` cannot be called, AssertionError for a wrong result.
     """
+    if yours is not None:
+        _need_callable(yours)
     if not mode.is_live():
         return results.recorded(name, variants=variants, **parameters)
     return run_experiment(name, yours=yours, variants=variants, progress=progress, **parameters)
@@ -138,10 +151,12 @@ def check_on_poisoned(run, what: str) -> None:
         if isinstance(tensor, torch.Tensor) and tensor.is_floating_point():
             tensor.fill_(float("nan"))
     del out
+    again = run.call()
     try:
-        run.check(run.call())
-    except AssertionError as error:
-        raise AssertionError(f"{what}: wrong result, so it is not timed. {error}") from None
+        run.check(again)
+    except Exception as error:  # a check may also stumble over what is no tensor, or has another shape
+        said = error if isinstance(error, AssertionError) else f"{type(again).__name__}: {error}"
+        raise AssertionError(f"{what}: wrong result, so it is not timed. {said}") from None
 
 
 def machine_name() -> str:

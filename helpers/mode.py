@@ -12,6 +12,7 @@ import functools
 import importlib.util
 import os
 import sys
+import warnings
 
 import torch
 
@@ -22,8 +23,11 @@ def usable_gpu() -> str | None:
     """None if this process can run kernels on a GPU, otherwise the reason why not, in one sentence."""
     if torch.version.cuda is None:
         return f"torch {torch.__version__} is a build without CUDA"
-    if not torch.cuda.is_available():
-        return "no NVIDIA GPU or driver was found"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a driver that is too old: preflight says so, and what to do
+        available = torch.cuda.is_available()
+    if not available:
+        return "no NVIDIA GPU or driver was found that this torch can use"
     major, minor = torch.cuda.get_device_capability()
     built_for = torch.cuda.get_arch_list()
     # Binary code runs on the same major version from its minor version on. `is_available()` is True without any.

@@ -30,12 +30,39 @@ def machine_slug(name: str) -> str:
 
 @functools.cache
 def load(machine: str = DEFAULT_MACHINE) -> dict:
-    """The parsed recording of a GPU. Raises ValueError listing the recordings there are."""
-    path = RECORDED / f"{machine_slug(machine)}.json"
-    if not path.exists():
+    """The parsed recording of a GPU, found by any of its names ("nvidia_h200", "NVIDIA H200", "H200 SXM").
+
+    Raises ValueError for a GPU without one, listing those there are, and for a damaged file.
+    """
+    path = _path_of(str(machine))
+    if path is None:
         known = ", ".join(sorted(p.stem for p in RECORDED.glob("*.json"))) or "none yet"
         raise ValueError(f"no recording of {machine!r}; there are: {known}")
-    return json.loads(path.read_text(), parse_constant=_refuse_constant)
+    try:
+        data = json.loads(path.read_text(), parse_constant=_refuse_constant)
+    except ValueError as error:
+        raise ValueError(f"{path.name} is damaged: {error}; make record writes it again") from None
+    missing = {"machine", "experiments"} - set(data if isinstance(data, dict) else ())
+    if missing:
+        raise ValueError(f"{path.name} is no recording: it has no {', '.join(sorted(missing))}")
+    return data
+
+
+def _path_of(machine: str) -> Path | None:
+    path = RECORDED / f"{machine_slug(machine)}.json"
+    if path.exists():
+        return path
+    return next((p for p in sorted(RECORDED.glob("*.json")) if specs.same_product(p.stem, machine)), None)
+
+
+def gpu_of(recording: dict) -> specs.Gpu:
+    """The GPU that was measured: as the fact sheet has it, or else as its driver described it, with unknown peaks."""
+    machine = recording["machine"]
+    if "sm_count" not in machine:
+        return specs.gpu(machine["name"])
+    major, minor = machine["compute_capability"].split(".")
+    return specs.from_driver(machine["name"], (int(major), int(minor)), machine["sm_count"], machine["memory_bytes"],
+                             machine["l2_bytes"])
 
 
 def save(data: dict, path: Path) -> None:
@@ -79,7 +106,7 @@ def recorded(name: str, *, variants=None, machine: str = DEFAULT_MACHINE, **para
     if entry is None:
         raise ValueError(f"{name!r} is not recorded for {data['machine']['name']}; recorded: "
                          f"{', '.join(sorted(data['experiments']))}")
-    spec = specs.gpu(data["machine"]["name"])
+    spec = gpu_of(data)
     wanted = None if variants is None else [variants] if isinstance(variants, str) else list(variants)
     stored = entry["rows"]
     known = list(dict.fromkeys(row["variant"] for row in stored))

@@ -131,13 +131,13 @@ class Gpu:
     @property
     def l2_tb_per_s(self) -> float | None:
         """Measured read bandwidth of L2, where somebody published one for this card."""
-        rows = [row for row in l2_bandwidths() if _is_named(self.name, row["gpu"])]
+        rows = [row for row in l2_bandwidths() if same_product(self.name, row["gpu"])]
         return rows[0]["tb_per_s"] if rows else None
 
     @property
     def latency_cycles(self) -> dict[str, float | None]:
         """Cycles of one dependent load by level ("l1", "l2", "dram"), None where nobody published it for this card."""
-        rows = [row for row in latencies() if _is_named(self.name, row["gpu"]) and "l2_cycles" in row]
+        rows = [row for row in latencies() if same_product(self.name, row["gpu"]) and "l2_cycles" in row]
         return {level: rows[0].get(f"{level}_cycles") if rows else None for level in ("l1", "l2", "dram")}
 
 
@@ -213,7 +213,7 @@ def _product_named(name: str) -> Gpu | None:
     return None
 
 
-def _is_named(name: str, other: str) -> bool:
+def same_product(name: str, other: str) -> bool:
     """True if both are names of one product of the table."""
     first, second = _product_named(name), _product_named(other)
     return first is not None and second is not None and first.name == second.name

@@ -1,11 +1,17 @@
-"""environment.yml, requirements.txt and pyproject.toml say the same, and torch's pins are those installed."""
+"""environment.yml, requirements.txt and pyproject.toml say the same and name all that is imported; the README's links exist."""
 
+import ast
+import importlib.metadata
 import re
+import sys
 import tomllib
 from pathlib import Path
 
+import pytest
 import yaml
 from packaging.requirements import Requirement
+
+from helpers.lesson.map import LESSONS
 
 ROOT = Path(__file__).parent.parent
 
@@ -56,3 +62,49 @@ def test_triton_is_named_itself_because_the_cpu_wheel_of_torch_does_not_bring_it
     (triton,) = [Requirement(line) for line in pins() if line.startswith("triton")]
     assert triton.marker.evaluate({"sys_platform": "linux"})
     assert not any(triton.marker.evaluate({"sys_platform": other}) for other in ("darwin", "win32"))
+
+
+def imported(*folders: str) -> dict[str, Path]:
+    """Top-level names that Python files import, each with one of the files; without Python's own and the course's."""
+    found = {}
+    for path in (path for folder in folders for path in (ROOT / folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.partition(".")[0]: path for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                found[node.module.partition(".")[0]] = path
+    ours = {"helpers", "figures"} | {path.stem for path in (ROOT / "tests").glob("*.py")} | set(sys.stdlib_module_names)
+    return {name: path for name, path in found.items() if name not in ours}
+
+
+@pytest.mark.parametrize("folders, with_tests", [(("helpers", "figures"), False), (("tests",), True)])
+def test_every_imported_package_is_named(folders, with_tests):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    lines = project["dependencies"] + (project["optional-dependencies"]["test"] if with_tests else [])
+    named = {Requirement(line).name for line in lines}
+    providers = importlib.metadata.packages_distributions()
+    for name, path in imported(*folders).items():
+        assert {p.lower() for p in providers.get(name, [])} & named, f"{path} imports {name}; pyproject.toml does not name it"
+
+
+README = (ROOT / "README.md").read_text()
+
+
+def test_links_of_the_readme_exist():
+    links = re.findall(r"\]\(([^)#\s]+)", README)
+    local = [link for link in links if not re.match(r"[a-z]+:", link)]
+    assert len(local) >= 10 and [link for link in local if not (ROOT / link).exists()] == []
+
+
+def test_the_readme_lists_every_lesson_with_its_question():
+    for lesson in LESSONS:
+        assert f"notebooks/{lesson['lesson']}.ipynb" in README and lesson["question"] in README, lesson
+    assert {p.name for p in (ROOT / "notebooks").glob("*.ipynb")} <= set(re.findall(r"notebooks/(\w+\.ipynb)", README))
+
+
+def test_the_commands_of_the_readme_are_targets():
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z]+):", makefile, flags=re.M))
+    named = set(re.findall(r"(?:`|^)make ([a-z]+)", README, flags=re.M))
+    assert {"lab", "test", "record", "notebooks", "html", "slides", "help"} <= named <= targets
+    assert all(re.search(rf"^{target}:.*  ## \S", makefile, flags=re.M) for target in targets), "make help lists every target"

@@ -7,10 +7,11 @@ import pandas as pd
 import pytest
 import torch
 
-from helpers import compare, evidence, results
-from helpers.lesson import check, explore, sweep, table
+from helpers import compare, evidence, mode, results
+from helpers.lesson import check, explore, start, sweep, table
 from helpers.lesson.code import Listing
 from helpers.lesson.exercise import NotStarted, exercise, poisoned_like, started
+from helpers.lesson.map import LESSONS, part_of
 from helpers.lesson.store import ROOT, clean, stored_mark, sync_kernels
 from helpers.lesson.widgets import options_of
 
@@ -169,6 +170,36 @@ def test_comparison_scales_and_judges():
         compare.compare("03_gelu", computed={"nonsense": 1})
     shown = compare.compare("03_gelu", computed={"gelu_loads": 8, "gelu_stores": 2}).data
     assert list(shown["verdict"]) == ["as published", "published 8 instructions"]
+    unknown = specs.from_driver("NVIDIA GeForce RTX 4070", (8, 9), 46, 12e9, 2**25)
+    assert compare.expectation(entry, unknown) is None and "no datasheet" in compare.verdict(30, entry, None)
+    assert "latency" in compare.verdict(30, entry | {"bound": "latency"}, None)
+
+
+def test_published_numbers_without_a_counterpart():
+    alone = compare.compare("09_coalescing")  # published for a V100; this course measures other cases
+    assert "790 GB/s" in set(alone.data["published (V100)"]) and set(alone.data["verdict"]) == {"nothing here compares"}
+    assert "recorded" not in repr(alone)
+    mixed = compare.compare("06_matmul").data
+    assert len(mixed) and "nothing here compares" not in set(mixed["verdict"])
+
+
+@pytest.mark.parametrize("lesson, says, not_says", [
+    ("03_gelu", "the Triton interpreter", "SIMT"), ("07_occupancy", "the Triton interpreter", "SIMT"),
+    ("08_cuda_threads", "SIMT machine", "interpreter"), ("11_streams", "SIMT machine", "interpreter"),
+    ("A_tpu", "simulated", "recorded"), ("00_start_here", "NVIDIA H200", "SIMT"),
+])
+def test_the_first_line_of_a_lesson_names_its_evidence(lesson, says, not_says, capsys):
+    if mode.is_live() and lesson != "A_tpu":
+        says, not_says = "live", "recorded"
+    start(lesson)
+    said = capsys.readouterr().out
+    assert said.startswith(f"Lesson {lesson}. Evidence: ") and says in said and not_says not in said
+
+
+def test_the_map_names_the_part_of_each_lesson():
+    parts = {row["lesson"][:2]: part_of(row["lesson"]) for row in LESSONS}
+    assert parts["01"] == parts["02"] != parts["03"] == parts["07"] != parts["08"] == parts["11"] != parts["A_"]
+    assert part_of("00_start_here") is None and None not in parts.values()
 
 
 def test_helpers_never_import_figures():

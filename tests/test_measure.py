@@ -112,6 +112,8 @@ def test_recording_round_trip(recording):
     (lambda: results.recorded("toy", m=9), "no parameter 'm'; it has n"),
     (lambda: results.recorded("toy", variants="b", n=16), "not recorded for"),
     (lambda: results.load("NVIDIA L40"), "no recording .* nvidia_h200"),
+    (lambda: results.load(None), "no recording of None"),
+    (lambda: results.load("../gpus"), "no recording"),
 ])
 def test_what_was_not_recorded(recording, call, message):
     with pytest.raises(ValueError, match=message):
@@ -137,11 +139,38 @@ def test_a_damaged_recording_is_refused(recording):
         results.recorded("toy")
 
 
+@pytest.mark.parametrize("name", ["nvidia_h200", "NVIDIA H200", "H200", "H200 SXM", "h200-sxm"])
+def test_a_recording_is_found_by_any_name_of_its_gpu(recording, name):
+    assert len(results.recorded("toy", machine=name)) == 3
+
+
+@pytest.mark.parametrize("content, message", [("", "damaged"), ('{"machine": {}, "experi', "damaged"), ("[]", "no experiments, machine"),
+                                              ('{"machine": {}}', "no recording: it has no experiments")])
+def test_what_is_no_recording(recording, content, message):
+    recording.write_text(content)
+    results.load.cache_clear()
+    with pytest.raises(ValueError, match=f"nvidia_h200.json .*{message}"):
+        results.recorded("toy")
+
+
+def test_a_recorded_gpu_that_is_not_in_the_fact_sheet(recording):
+    """Its driver's facts stand in the recording; peaks are unknown, so nothing is judged by another chip's."""
+    data = small_recording()
+    data["machine"] = {"name": "NVIDIA GeForce RTX 4070", "compute_capability": "8.9", "sm_count": 46,
+                       "memory_bytes": 12_281 * 2**20, "l2_bytes": 36 * 2**20}
+    results.save(data, recording.parent / "nvidia_geforce_rtx_4070.json")
+    table = results.recorded("toy", machine="NVIDIA GeForce RTX 4070", variants="a", n=8)
+    assert table["machine"].item() == "NVIDIA GeForce RTX 4070" and table["bandwidth_gb_per_s"].item() == pytest.approx(0.032)
+    spec = results.gpu_of(results.load("nvidia_geforce_rtx_4070"))
+    assert (spec.sm_count, spec.cc, spec.bandwidth_gb_per_s) == (46, (8, 9), None)
+    assert results.gpu_of(small_recording()) == H200
+
+
 def test_every_recorded_row_is_sound():
     """The shipped recordings: raw samples, a known experiment, this course's variants and cases, nothing impossible."""
     for path in sorted(results.RECORDED.glob("*.json")):
         data = results.load(path.stem)
-        spec = specs.gpu(data["machine"]["name"])
+        spec = results.gpu_of(data)
         for name, entry in data["experiments"].items():
             found = experiment.get(name)
             assert {"date", "commit", "versions", "versions_line", "clocks_before"} <= set(entry), name
@@ -192,6 +221,40 @@ def test_a_wrong_result_is_not_timed():
     measure.check_on_poisoned(Run(lambda: 3, check), "toy")
     with pytest.raises(AssertionError, match="toy: wrong result, so it is not timed. got 4"):
         measure.check_on_poisoned(Run(lambda: 4, check), "toy")
+
+
+@pytest.mark.parametrize("answer", [None, [1, 2], "text"])
+def test_a_result_of_another_kind_is_a_wrong_result(answer):
+    import torch
+
+    run = Run(lambda: answer, lambda out: torch.testing.assert_close(out.double(), torch.zeros(1).double()))
+    with pytest.raises(AssertionError, match="toy: wrong result, so it is not timed. .*(NoneType|list|str)"):
+        measure.check_on_poisoned(run, "toy")
+
+
+def test_what_is_not_written_is_a_wrong_result():
+    import torch
+
+    memory = torch.zeros(4)
+
+    def half_written():
+        memory[:2] = 1.0
+        return memory
+
+    run = Run(half_written, lambda out: torch.testing.assert_close(out, torch.tensor([1.0, 1.0, 0.0, 0.0])))
+    run.check(run.call())  # by luck: the memory held zeros
+    with pytest.raises(AssertionError, match="wrong result"):
+        measure.check_on_poisoned(run, "toy")
+
+
+@pytest.mark.parametrize("wrong", [3, "gelu", [len]])
+def test_only_functions_are_measured(wrong):
+    with pytest.raises(TypeError, match="only a function can be measured"):
+        measure.measure("gelu_sizes", yours=wrong)
+    with pytest.raises(TypeError, match="only a function can be measured"):
+        measure.time_us(wrong)
+    with pytest.raises(ValueError, match="samples must be 1 or more"):
+        measure.time_us(len, samples=0)
 
 
 @pytest.mark.gpu

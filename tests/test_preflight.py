@@ -1,5 +1,6 @@
 """Every situation that preflight knows, as facts: the finding names it, says why and how to mend it."""
 
+import subprocess
 import sys
 import types
 
@@ -172,8 +173,9 @@ def test_a_finding_reads_in_three_parts():
 def test_wrong_questions_are_refused():
     with pytest.raises(TypeError, match=r"unknown facts cuda_version, tritn; known are python, .*triton"):
         preflight(tritn="3.6.0", cuda_version="12")
-    with pytest.raises(ValueError, match="newest"):
-        preflight(torch="newest")
+    for wrong in ("newest", 12.4, (12, 4)):
+        with pytest.raises(ValueError, match='driver_cuda must be a version as a string, such as "12.4"'):
+            preflight(driver_cuda=wrong, ptx="8.7")
     with pytest.raises(ValueError, match="compute capability"):
         preflight(cc="RTX 5090", arch_list=[])
 
@@ -231,3 +233,20 @@ def test_an_unwritable_folder_is_noticed(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "file"))
     assert machine._cache({}) == {"cache_writable": False}
+
+
+def test_facts_as_others_write_them():
+    listed = preflight(cc=(12, 0), arch_list=["sm_80", "sm_90"])
+    assert preflight(cc="12.0", arch_list="sm_80 sm_90") == preflight(cc=12.0, arch_list="sm_80,sm_90") == listed
+    assert preflight(platform=None) == preflight(glibc=None) == preflight(python=None) == []
+    assert paragraph(preflight(cc=(7, 0))).count("To mend") == 0
+
+
+def test_an_unwritable_cache_stops_launches_only():
+    assert only(cache_writable=False).stops == ("live",) and only(cache_writable=False).severity == "problem"
+    assert [f.severity for f in preflight(cache_writable=False, gpu=None)] == ["note", "note"]
+
+
+def test_the_command_says_what_works():
+    done = subprocess.run([sys.executable, "-m", "helpers.preflight"], capture_output=True, text=True, cwd=machine.Path(__file__).parents[1])
+    assert done.returncode == 0 and done.stderr == "" and done.stdout.startswith(paragraph(preflight()))

@@ -61,8 +61,9 @@ def unwrap(kernel):
     fn = kernel
     while hasattr(fn, "fn"):
         fn = fn.fn
-    if not inspect.isfunction(fn):
-        raise TypeError(f"compile_kernel needs a @triton.jit function, got {type(kernel).__name__}")
+    if not inspect.isfunction(fn) or fn.__name__ == "<lambda>":
+        got = "a lambda" if inspect.isfunction(fn) else type(kernel).__name__
+        raise TypeError(f"compile_kernel needs a @triton.jit function, got {got}")
     return fn
 
 
@@ -80,6 +81,11 @@ def _refuse_misfits(kernel: str, parameters, args, constants, num_warps, num_sta
         raise ValueError(f"num_warps must be a power of two from 1 to 32, got {num_warps!r}")
     if type(num_stages) is not int or num_stages < 1:
         raise ValueError(f"num_stages must be a whole number from 1, got {num_stages!r}")
+    most = {"maxnreg": 255, "num_ctas": 16}  # what a thread and a cluster can have at all
+    for name, high in most.items():
+        value = constants.get(name)
+        if name not in parameters and value is not None and (type(value) is not int or not 1 <= value <= high):
+            raise ValueError(f"{name} must be a whole number from 1 to {high}, got {value!r}")
 
 
 def _heuristics(kernel):
@@ -96,8 +102,12 @@ def _heuristics(kernel):
 def _specialised(functions, kernel: str, name: str, value, parameter):
     """An argument as far as the code depends on it: the exact value of a constexpr, the class of a number."""
     annotation = getattr(parameter.annotation, "__name__", parameter.annotation)
+    constant = "constexpr" in str(annotation)
+    if (isinstance(value, str) and not constant) or (isinstance(value, torch.Tensor) and value.dtype.is_complex):
+        what = f"a tensor of {value.dtype}" if isinstance(value, torch.Tensor) else "a str: only a constexpr parameter can"
+        raise TypeError(f"{kernel}: argument {name} cannot be {what}")
     try:
-        return functions.encode(value, exact="constexpr" in str(annotation))
+        return functions.encode(value, exact=constant)
     except _NoArgument:
         raise TypeError(f"{kernel}: argument {name} must be a tensor, a number or a constant, "
                         f"got {type(value).__name__}") from None

@@ -1,5 +1,6 @@
-"""The map of lessons: what each asks, how long it takes, what it builds on. Shown by lesson 00 and the README."""
+"""The map of lessons: its part of the course, what it asks, how long it takes. Shown by lesson 00; the README repeats it."""
 
+HARDWARE, TRITON, CUDA, MODELS = "the hardware", "Triton, block by block", "CUDA, thread by thread", "appendix"
 _TABLE = [
     ("01_memory_hierarchy", "Why does a faster GPU not make every operation faster?", 45),
     ("02_sm_and_warps", "Who runs a kernel's threads, and how is waiting hidden?", 45),
@@ -17,10 +18,17 @@ _TABLE = [
 LESSONS = [dict(zip(("lesson", "question", "minutes"), row, strict=True)) for row in _TABLE]
 
 
+def part_of(lesson: str) -> str | None:
+    """The part of the course that a lesson belongs to, one of the four above; None for lesson 00."""
+    ends = ((None, "00"), (HARDWARE, "02"), (TRITON, "07"), (CUDA, "11"), (MODELS, "A"))  # the last lesson of each
+    return next((part for part, last in ends if lesson.partition("_")[0] <= last), None)
+
+
 def lesson_map():
     """The lessons that are there, as a table."""
     from helpers.lesson.store import NOTEBOOKS
     from helpers.lesson.table import table
 
-    rows = [lesson | {"GPU": "not needed"} for lesson in LESSONS if (NOTEBOOKS / f"{lesson['lesson']}.ipynb").exists()]
+    there = [row for row in LESSONS if (NOTEBOOKS / f"{row['lesson']}.ipynb").exists()]
+    rows = [{"part": part_of(row["lesson"])} | row | {"GPU": "not needed"} for row in there]
     return table(rows, caption="The map of lessons")

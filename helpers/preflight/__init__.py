@@ -5,10 +5,15 @@ anywhere: only rules whose facts are given speak. `facts()` collects those of th
 says in words which kinds of evidence work.
 """
 
+from packaging.version import InvalidVersion, Version
+
 from helpers.facts import parse_cc
 from helpers.preflight import hardware, software  # noqa: F401  they register their rules
 from helpers.preflight.machine import KNOWN_FACTS, facts
 from helpers.preflight.rules import RULES, Finding
+
+VERSIONS = {"python", "glibc", "torch", "torch_cuda", "triton", "numpy", "ipywidgets", "jupyterlab_widgets", "driver", "driver_cuda",
+            "ptx", "ptxas", "nvrtc"}
 
 __all__ = ["Finding", "facts", "paragraph", "preflight"]
 
@@ -23,9 +28,13 @@ def preflight(**given) -> list[Finding]:
     if unknown:
         raise TypeError(f"unknown facts {', '.join(unknown)}; known are {', '.join(KNOWN_FACTS)}")
     known = dict(given) if given else facts()
+    for name in VERSIONS & set(known):
+        _refuse_no_version(name, known[name])
     if known.get("cc") is not None:
         known["cc"] = _cc(known["cc"])
-    if "platform" in known:
+    if isinstance(known.get("arch_list"), str):
+        known["arch_list"] = known["arch_list"].replace(",", " ").split()
+    if known.get("platform") is not None:
         names = {"macos": "darwin", "windows": "win32"}
         known["platform"] = names.get(known["platform"].lower(), known["platform"].lower())
     found = [function(known) for needs, function in RULES if set(needs) <= set(known)]
@@ -47,6 +56,14 @@ def paragraph(findings: list[Finding]) -> str:
         text = "Measurements here are live: kernels run on this machine's GPU, beside recorded and published numbers."
     mend = [finding.fix for finding in findings if finding.severity == "problem"]
     return f"{text} To mend: {' '.join(mend)}" if mend else text
+
+
+def _refuse_no_version(name: str, value) -> None:
+    try:
+        if value is not None:
+            Version(value)
+    except (TypeError, InvalidVersion):
+        raise ValueError(f'{name} must be a version as a string, such as "12.4"; got {value!r}') from None
 
 
 def _cc(value) -> tuple[int, int]:

@@ -158,7 +158,7 @@ def gpu_older_than_the_course(f):
     if f["cc"] is not None and f["cc"] < (7, 5):
         return Finding(f"The GPU has compute capability {f['cc'][0]}.{f['cc'][1]}.",
                        "The course, like current builds of torch and Triton, starts at 7.5.",
-                       "Nothing to mend: recordings are shown (COURSE_EVIDENCE=recorded).", stops=("live",))
+                       "Nothing to mend: recordings are shown (COURSE_EVIDENCE=recorded).", severity="note", stops=("live",))
 
 
 @rule("cc", "ptxas")

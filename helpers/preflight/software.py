@@ -26,7 +26,7 @@ def triton_wanted(torch: str) -> str | None:
 
 @rule("python")
 def old_python(f):
-    if Version(f["python"]) < Version(OLDEST["python"]):
+    if f["python"] and Version(f["python"]) < Version(OLDEST["python"]):
         return Finding(f"Python is {f['python']}.", f"The course needs {OLDEST['python']} or newer.",
                        "Install a newer Python and make the environment again: make clean, make lab PYTHON=python3.12.",
                        stops=ALL_EVIDENCE)
@@ -34,7 +34,7 @@ def old_python(f):
 
 @rule("glibc")
 def old_glibc(f):
-    if Version(f["glibc"]) < Version(OLDEST["glibc"]):
+    if f["glibc"] and Version(f["glibc"]) < Version(OLDEST["glibc"]):
         return Finding(f"The C library is glibc {f['glibc']}.",
                        f"The wheels of torch and Triton want glibc {OLDEST['glibc']} or newer and do not load.",
                        "Use a newer Linux, or a container with one.", stops=ALL_EVIDENCE)
@@ -125,8 +125,11 @@ def widgets_do_not_match(f):
 @rule("cache_writable")
 def cache_not_writable(f):
     if not f["cache_writable"]:
-        return Finding("Triton's cache folder cannot be written.", "Compiling needs it, for any GPU.",
-                       "Set TRITON_CACHE_DIR to a folder of yours, or free disk space.", stops=("live", "compiled"))
+        no_gpu = "gpu" in f and f["gpu"] is None
+        return Finding("Triton's cache folder cannot be written.",
+                       "Launches on a GPU keep their code there; compiling for a named target works without.",
+                       "Set TRITON_CACHE_DIR to a folder of yours, or free disk space.",
+                       severity="note" if no_gpu else "problem", stops=("live",))
 
 
 @rule("not_found_out")
