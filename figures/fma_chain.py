@@ -2,7 +2,7 @@
 
 from figures.style import MARKERS, ROLE, SERIES, Picture, limit_line, new
 from helpers.evidence import simulated
-from helpers.fma_model import VARIANTS, Machine, fraction_of_peak, machine_of, median_error, warps_for_bandwidth
+from helpers.fma_model import VARIANTS, Machine, fraction_of_peak, machine_of, median_error, plateau, warps_for_bandwidth
 from helpers.specs import gpu, products
 
 K_COLOURS = {1: SERIES[0], 8: SERIES[5], 64: SERIES[2], 512: SERIES[1], 2048: "#222222"}
@@ -40,14 +40,21 @@ def uneven(table) -> list[int]:
 
 
 def placement(table) -> list[dict]:
-    """A line for each number of warps: programs launched an SM, and the fewest and most that were read back."""
-    read = table[table["most_programs_on_an_sm"].notna()]
+    """Programs on the SMs as read back: one line for all numbers of warps where every SM held m, one for each other."""
+    read = table[table["most_programs_on_an_sm"].notna()].astype({"warps_per_smsp": int})
+    rings = set(uneven(read))
     found = []
-    for m, rows in read.groupby("warps_per_smsp"):
-        fewest, most = int(rows["fewest_programs_on_an_sm"].min()), int(rows["most_programs_on_an_sm"].max())
-        found.append({"warps per SMSP (m)": int(m), "launches read back": len(rows), "fewest programs on an SM": fewest,
-                      "most": most, "even": fewest == most == m})
+    for label, part in read.groupby(read["warps_per_smsp"].where(read["warps_per_smsp"].isin(rings), 0)):
+        ms = sorted(set(part["warps_per_smsp"]))
+        row = {"m": str(label) if label else _listed(ms), "launches": len(part)}
+        fewest, most = int(part["fewest_programs_on_an_sm"].min()), int(part["most_programs_on_an_sm"].max())
+        found.append(row | {"programs on an SM": f"{fewest} to {most}, uneven" if label else "m on each"})
     return found
+
+
+def _listed(numbers: list[int]) -> str:
+    whole = numbers == list(range(numbers[0], numbers[-1] + 1)) and len(numbers) > 1
+    return f"{numbers[0]} to {numbers[-1]}" if whole else ", ".join(map(str, numbers))
 
 
 # ------------------------------------------------------------------------------------- the prediction alone
@@ -227,13 +234,6 @@ def draw_memory_lines(ax, table, machine: Machine, peak_gb_per_s: float, k: int 
     return ax
 
 
-def plateau(table, variant: str, k: int = 1, within: float = 0.05) -> int:
-    """The fewest warps per SMSP from which on the line stays within 5 % of its highest rate."""
-    rows = line_of(table, variant, k)
-    low = rows[rows["bandwidth_gb_per_s"] < (1 - within) * rows["bandwidth_gb_per_s"].max()]["warps_per_smsp"]
-    return int(rows[rows["warps_per_smsp"] > (low.max() if len(low) else 0)]["warps_per_smsp"].min())
-
-
 def memory_lines_alt(table, k: int = 1) -> str:
     parts = []
     for variant in ("one element", "four elements"):
@@ -255,7 +255,7 @@ def loads_needed(*machines: tuple[str, Machine]) -> list[dict]:
     """By Little's law: bytes that must be on their way to fill the memory, and the warps that this takes with one load each."""
     return [{"machine": name, "bandwidth (GB/s)": m.bandwidth_gb_per_s, "of it read (GB/s)": m.bandwidth_gb_per_s / 2,
              "latency (ns)": m.memory_latency / m.clock_mhz * 1e3,
-             "read bytes on their way": round(m.bandwidth_gb_per_s / 2 * m.memory_latency / m.clock_mhz * 1e3),
+             "KiB of reads on their way": m.bandwidth_gb_per_s / 2 * m.memory_latency / m.clock_mhz * 1e3 / 1024,
              "warps an SMSP": warps_for_bandwidth(m), "with four elements": warps_for_bandwidth(m, 4)} for name, m in machines]
 
 

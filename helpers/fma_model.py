@@ -162,3 +162,10 @@ def errors_by_line(rows) -> list[dict]:
     """Median size of the error of each line of Fig 2-5, a row a variant and a column a k."""
     return [{"variant": variant} | {f"k = {k}": f"{median_error(line):.0%}" for k, line in lines.groupby("k")}
             | {"all": f"{median_error(lines):.0%}"} for variant, lines in rows.groupby("variant", sort=False)]
+
+
+def plateau(table, variant: str, k: int = 1, within: float = 0.05) -> int:
+    """The fewest warps per SMSP from which on a line of Fig 2-5 stays within 5 % of its highest rate."""
+    rows = table[(table["variant"] == variant) & (table["k"] == k)]
+    low = rows[rows["bandwidth_gb_per_s"] < (1 - within) * rows["bandwidth_gb_per_s"].max()]["warps_per_smsp"]
+    return int(rows[rows["warps_per_smsp"] > (low.max() if len(low) else 0)]["warps_per_smsp"].min())
