@@ -1,6 +1,7 @@
 """Figures of lesson 10: the phases of a tiled product, reads counted, banks of shared memory, the matmul ladder."""
 
 import numpy as np
+from matplotlib.patches import Rectangle
 
 from figures.style import MARKERS, ROLE, SERIES, Picture, box, diagram, limit_line, new
 
@@ -17,13 +18,14 @@ def phase_view(n: int = 4, tile: int = 2, block: int = 0, phase: int = 0) -> Pic
 
 
 def draw_phase(ax, n: int, tile: int, block: int, phase: int):
-    """Matrices A, B and C: the tiles staged now, those of earlier phases, and the block of C they are for."""
+    """Matrices A, B and C: the tiles staged now, those of earlier phases, the block of C they are for, and what the
+    block's first thread reads of them."""
     diagram(ax, 100, 40)
     blocks = -(-n // tile)
     top, left = block // blocks * tile, block % blocks * tile
     size = 26 / n
     for name, x in (("A", 4), ("B", 37), ("C", 70)):
-        ax.text(x + 13, 33.5, name, ha="center", fontsize=10, weight="bold")
+        ax.text(x + 13, 35.5, name, ha="center", fontsize=10, weight="bold")
         for r in range(n):
             for c in range(n):
                 along = {"A": c, "B": r, "C": 0}[name] // tile
@@ -33,24 +35,37 @@ def draw_phase(ax, n: int, tile: int, block: int, phase: int):
                 before = inside and name != "C" and along < phase
                 role = "compute" if name == "C" and now else "accent" if now else "memory" if before else "muted"
                 fill = 0.55 if now else 0.2 if before else 0.02
-                box(ax, x + c * size, 31 - (r + 1) * size, size, size, role=role, fill=fill)
-    ax.text(33.5, 18, "×", fontsize=13, ha="center", va="center")
-    ax.text(66.5, 18, "=", fontsize=13, ha="center", va="center")
-    ax.text(4, 1, "orange: staged in shared memory now   blue: used in earlier phases   red: the block's part of C",
-            fontsize=8.5, color="#555555")
+                box(ax, x + c * size, 33 - (r + 1) * size, size, size, role=role, fill=fill)
+    wide = min(tile, n - phase * tile)  # the last tile may reach past the edge
+    first = {"A": (4 + phase * tile * size, 33 - (top + 1) * size, wide, 1),
+             "B": (37 + left * size, 33 - (phase * tile + wide) * size, 1, wide),
+             "C": (70 + left * size, 33 - (top + 1) * size, 1, 1)}
+    for x, y, columns, rows in first.values():
+        ax.add_patch(Rectangle((x, y), columns * size, rows * size, fill=False, edgecolor="black", linewidth=2))
+    ax.text(33.5, 20, "×", fontsize=13, ha="center", va="center")
+    ax.text(66.5, 20, "=", fontsize=13, ha="center", va="center")
+    for x, role, fill, text in ((4, "accent", 0.55, "in shared memory now"), (34, "memory", 0.2, "used before"),
+                                (53, "compute", 0.55, "the block's part of C"), (82, "white", 0, "one thread's")):
+        box(ax, x, 0.7, 2.4, 2.4, role=role, fill=fill)
+        ax.text(x + 3.2, 1.9, text, fontsize=8.5, color="#333333", va="center")
+    ax.add_patch(Rectangle((82, 0.7), 2.4, 2.4, fill=False, edgecolor="black", linewidth=2))
     return ax
 
 
 def phase_alt(n: int, tile: int, block: int, phase: int) -> str:
     blocks = -(-n // tile)
     return (f"Phase {phase + 1} of {blocks}: block {block} of a {n} x {n} product stages {tile} x {tile} tiles of A "
-            f"and B; each staged element is used {tile} times.")
+            f"and B; each staged element is used {_times(tile)}.")
+
+
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
 def show_phase(n: int, tile: int, block: int, phase: int, evidence="") -> Picture:
     fig, ax = new(7.2, 3.2)
     draw_phase(ax, n, tile, block, phase)
-    ax.set_title(f"Phase {phase + 1} of {-(-n // tile)}: every staged element is read {tile} times from the tile")
+    ax.set_title(f"Phase {phase + 1} of {-(-n // tile)}: every staged element is read {_times(tile)} from its tile")
     return Picture(fig, phase_alt(n, tile, block, phase), evidence)
 
 
@@ -116,7 +131,8 @@ def show_banks(words, wavefronts: int, what: str, evidence="") -> Picture:
     draw_banks(ax, words)
     passes = f"{wavefronts} pass{'es' * (wavefronts > 1)}"
     ax.set_title(f"{what}: {passes} through shared memory")
-    return Picture(fig, f"{what}: 32 lanes fall into {len({w % 32 for w in words})} banks, counted {passes}.", evidence)
+    banks = len({w % 32 for w in words})
+    return Picture(fig, f"{what}: 32 lanes fall into {banks} bank{'s' * (banks > 1)}, counted {passes}.", evidence)
 
 
 def draw_ladder(ax, data, peak_tflops=None):

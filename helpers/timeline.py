@@ -1,20 +1,21 @@
 """When work ran: measured with events and with the host's clock, or predicted by a model of queues and engines.
 
 `Timeline`        marks spans of work on the GPU's streams with events                 live
+`served_in_turn`  those spans without the waiting for an engine that still serves another stream
 `host_times_us`   what the host's clock says after a call returns, and after the GPU is done
 `schedule`        copies and kernels of n chunks on copy engines and SMs               simulated
 `estimate`        the same for one copy and one kernel a chunk, in closed form
 """
 
 import contextlib
+import dataclasses
 import statistics
 import time
-from dataclasses import dataclass
 
 import torch
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Span:
     """Work of one chunk on one engine ("copy in", "kernel", "copy out"), from `start` to `end`."""
 
@@ -46,6 +47,19 @@ class Timeline:
         torch.cuda.synchronize()
         return [Span(engine, chunk, 1e3 * self._zero.elapsed_time(start), 1e3 * self._zero.elapsed_time(end))
                 for engine, chunk, start, end in self._events]
+
+
+def served_in_turn(spans: list[Span]) -> list[Span]:
+    """The spans with each engine's start no earlier than the end of what it served before, in order of their ends.
+
+    An event in front of a copy fires when its *stream* gets there, although the engine may still serve other streams;
+    what lies between is waiting. Right for engines that serve one thing at a time.
+    """
+    free, served = {}, []
+    for span in sorted(spans, key=lambda s: s.end):
+        served.append(dataclasses.replace(span, start=max(span.start, min(free.get(span.engine, span.start), span.end))))
+        free[span.engine] = span.end
+    return served
 
 
 def host_times_us(call, repeats: int = 11) -> dict[str, float]:
