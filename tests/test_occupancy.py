@@ -1,7 +1,6 @@
 """Occupancy against printed examples, NVIDIA's own header compiled here, and what a driver answered."""
 
 import itertools
-import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,12 +12,13 @@ import triton
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.experiments.occupancy import driver_answers
 from helpers.limits import limits_of
 from helpers.occupancy import RESOURCES, occupancy
+from helpers.results import recorded
 from helpers.specs import capabilities, limits
 
 HEADER = Path(triton.__file__).parent / "backends/nvidia/include/cuda_occupancy.h"
-DRIVER = Path(__file__).parent / "data/driver_occupancy_nvidia_h200.json"
 
 
 @pytest.mark.parametrize(("registers", "shared", "by", "blocks", "warps", "fraction"), [
@@ -226,12 +226,35 @@ def test_nvidias_header_says_the_same(tmp_path):
     assert not wrong, f"{len(wrong)} differ, first {wrong[0]}"
 
 
-@pytest.mark.skipif(not DRIVER.exists(), reason="no answers of a driver recorded yet")
 def test_the_driver_says_the_same():
-    recorded = json.loads(DRIVER.read_text())
-    rows = [dict(zip(recorded["columns"], row, strict=True)) for row in recorded["rows"]]
-    assert len(rows) >= 2000 and len({row["registers"] for row in rows}) >= 25
-    assert {0, 1, 32} <= {row["blocks"] for row in rows}
-    for row in rows:
-        o = occupancy(recorded["target"], row["threads"], row["registers"], row["static"] + row["dynamic"])
-        assert o.blocks == row["blocks"], row
+    """What the driver of an H200 answered about 34 kernels, each in 132 launches."""
+    answers = driver_answers(recorded("driver_occupancy"), "sm_90")
+    assert len(answers) >= 4000 and answers["registers"].nunique() >= 25 and answers["registers"].max() >= 250
+    assert {0, 1, 32} <= set(answers["driver"]) and set(answers["limiter"]) == set(RESOURCES)
+    wrong = answers[answers["driver"] != answers["calculated"]]
+    assert wrong.empty, wrong.head()
+
+
+def test_a_driver_that_says_otherwise_is_noticed():
+    table = recorded("driver_occupancy")
+    table.at[3, "blocks"] = [blocks + 1 for blocks in table["blocks"][3]]
+    answers = driver_answers(table, "sm_90")
+    assert (answers["driver"] != answers["calculated"]).sum() == 132
+
+
+def test_nsight_compute_calculates_the_same():
+    counted = recorded("achieved_occupancy")
+    assert len(counted) == 18
+    assert (counted["theoretical_percent"] - counted["calculated_percent"]).abs().max() < 0.01
+    assert (counted["achieved_percent"] < counted["calculated_percent"]).all() and counted["achieved_percent"].min() > 5
+
+
+@pytest.mark.gpu
+def test_this_machines_driver_says_the_same():
+    from helpers.cuda.driver import resident_blocks
+    from helpers.kernels.probes import BUSY
+
+    target = torch.cuda.get_device_capability()
+    registers = BUSY.compiled(target).registers
+    for threads, shared in itertools.product((32, 96, 320, 1024), (0, 5000, 60_000)):
+        assert resident_blocks(BUSY, threads, shared) == occupancy(target, threads, registers, shared).blocks
