@@ -5,7 +5,7 @@ import math
 from figures.style import MARKERS, ROLE, SERIES, Picture, arrow, box, diagram, limit_line, new
 
 GRID_CONTROLS = {
-    "n": ([1, 33, 256, 257, 1000, 1024, 4000, 100_000], 1000), "block": ([32, 64, 100, 128, 256, 512, 1024], 256),
+    "n": ([1, 33, 256, 257, 1000, 1024, 4000, 100_000], 1000), "block": ([32, 64, 100, 128, 256, 512, 1024], 100),
     "thread": ([0, 5, 31, 32, 255, 1023], 5),
 }
 LANE = 0.69  # width of a lane in the drawing of a warp

@@ -4,8 +4,12 @@ A lesson that claims something about compiled code or about occupancy adds its f
 """
 
 from helpers.compile import compile_kernel
+from helpers.cuda.counting import count_warp
+from helpers.cuda.nvrtc import compile_cuda
 from helpers.kernels.gelu import gelu_traffic_bytes
 from helpers.kernels.softmax import softmax_naive_traffic_bytes, softmax_traffic_bytes
+from helpers.kernels.vec_add import vec_add_traffic_bytes
+from helpers.occupancy import occupancy
 from helpers.systolic import SystolicArray
 
 
@@ -70,6 +74,21 @@ def matmul_compiled(tile=(64, 64, 32), target: str = "sm_120", num_warps: int = 
                           BLOCK_M=tile[0], BLOCK_N=tile[1], BLOCK_K=tile[2], PRECISION="ieee", **sizes, **more)
 
 
+def vec_add_compiled(target: str = "sm_120"):
+    """The Triton vector add of lesson 08 at BLOCK = 1024 and 4 warps, for n divisible by 16."""
+    import torch
+
+    from helpers.kernels.vec_add import vec_add_kernel
+
+    x = torch.empty(2**20, device="meta")
+    return compile_kernel(vec_add_kernel, x, x, x, 2**20, target=target, num_warps=4, BLOCK=1024)
+
+
+def cuda_warps(file: str, kernel: str, target: str, block: int) -> int:
+    """Resident warps an SM of a CUDA kernel with `block` threads a block."""
+    return occupancy(target, block, compile_cuda(file, kernel, target).registers).warps
+
+
 def loop_counts(compiled, opcode: str, other: str) -> tuple[int, int]:
     """Instructions `opcode` and `other` in the loop that holds the most of `opcode`."""
     from helpers.sass import count, main_loop
@@ -80,9 +99,59 @@ def loop_counts(compiled, opcode: str, other: str) -> tuple[int, int]:
 
 def resident(compiled, target: str):
     """Occupancy of a compiled kernel on a target: .blocks, .warps, .fraction, .limiter."""
-    from helpers.occupancy import occupancy
-
     return occupancy(target, compiled.threads, compiled.registers, compiled.shared_bytes)
+
+
+def fma_share(variant: str, k: int, warps: int) -> float:
+    """Recorded share of the H200's FP32 peak in Fig 2-5."""
+    from helpers import results, specs
+
+    row = results.recorded("fma_chain_warps", variants=variant, k=k, warps_per_smsp=warps).iloc[0]
+    return row["tflops"] / specs.gpu("H200").fp32_tflops_from_clock
+
+
+def fma_machine():
+    """The H200 as the model of Fig 2-5 knows it: from its recorded latencies and rate."""
+    from helpers import fma_model, results, specs
+
+    return fma_model.measured_machine(specs.gpu("H200"), *map(results.recorded, ("load_latency", "copy_bandwidth", "fma_latency")))
+
+
+def fma_error(*variants: str, k: int | None = None) -> float:
+    """Median error of the model of Fig 2-5 over the recorded lines of some variants."""
+    from helpers import fma_model, results
+
+    table = results.recorded("fma_chain_warps", variants=variants, **({} if k is None else {"k": k}))
+    return fma_model.median_error(fma_model.predicted(table, fma_machine()))
+
+
+def fma_plateau(variant: str, k: int = 1) -> int:
+    """Warps per SMSP from which on a recorded line of Fig 2-5 is flat."""
+    from helpers import fma_model, results
+
+    return fma_model.plateau(results.recorded("fma_chain_warps", variants=variant), variant, k)
+
+
+def kib_on_their_way(machine) -> float:
+    """Bytes of reads, in KiB, that fill a machine's memory by Little's law, half of the traffic being read."""
+    return machine.bandwidth_gb_per_s / 2 * machine.memory_latency / machine.clock_mhz * 1e3 / 1024
+
+
+def published_machine(name: str):
+    """A GPU as the model of Fig 2-5 knows it from published numbers."""
+    from helpers import fma_model, specs
+
+    return fma_model.machine_of(specs.gpu(name))
+
+
+def driver_agreement() -> dict[str, int]:
+    """Of the launches that a driver was asked about: how many, how many kernels, and how many agree with `occupancy`."""
+    from helpers import results
+    from helpers.experiments.occupancy import driver_answers
+
+    table = results.recorded("driver_occupancy")
+    answers = driver_answers(table, "sm_90")
+    return {"launches": len(answers), "kernels": len(table), "agree": int((answers["driver"] == answers["calculated"]).sum())}
 
 
 def memory_wall_growth(series: str) -> float:
@@ -94,8 +163,20 @@ def memory_wall_growth(series: str) -> float:
 
 
 FACTS = {
+    "fma_share": fma_share,
+    "fma_machine": fma_machine,
+    "fma_error": fma_error,
+    "fma_plateau": fma_plateau,
+    "kib_on_their_way": kib_on_their_way,
+    "published_machine": published_machine,
+    "driver_agreement": driver_agreement,
     "memory_wall_growth": memory_wall_growth,
     "compile_kernel": compile_kernel,
+    "compile_cuda": compile_cuda,
+    "count_warp": count_warp,
+    "cuda_warps": cuda_warps,
+    "vec_add_compiled": vec_add_compiled,
+    "vec_add_traffic_bytes": vec_add_traffic_bytes,
     "softmax_compiled": softmax_compiled,
     "softmax_naive_traffic_bytes": softmax_naive_traffic_bytes,
     "softmax_traffic_bytes": softmax_traffic_bytes,
