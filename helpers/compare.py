@@ -34,15 +34,13 @@ def compare(lesson: str, *tables: pd.DataFrame, computed: dict | None = None, ev
             continue
         machine = None if value is not None else specs.gpu() if live is not None else results.gpu_of(recording)
         expected = expectation(entry, machine)
-        row = {"what": describe(entry), f"published ({entry['machine']})": printed(entry)}
+        row = {"what": describe(entry) + mark(entry, conditions), f"published ({entry['machine']})": printed(entry)}
         if recorded is not None or live is not None:
             row |= {f"recorded ({here})": recorded, "live": live}
         if value is not None:
             row |= {"computed here": value}
         rows.append(row | {"ratio": shown / middle(entry) if middle(entry) else None, "expected": expected,
                            "verdict": verdict(shown, entry, expected)})
-        if entry.get("condition"):
-            conditions.append(f"{describe(entry)}: {entry['condition']}")
     if not rows:
         rows = [{"what": describe(entry), f"published ({entry['machine']})": printed(entry), "verdict": "nothing here compares"}
                 for entry in entries]
@@ -54,7 +52,7 @@ def compare(lesson: str, *tables: pd.DataFrame, computed: dict | None = None, ev
         lines.append(f"live · {specs.gpu().name} · {today()}")
     if evidence is not None:
         lines.append(evidence.line() if hasattr(evidence, "line") else evidence)
-    lines += [f"Condition: {c}." for c in conditions]
+    lines += [f"[{number}] {condition}" for number, condition in enumerate(conditions, 1)]
     return table(data, caption="Published, recorded and yours", evidence=" | ".join(lines))
 
 
@@ -103,7 +101,7 @@ def expectation(entry: dict, spec) -> float | None:
     if spec is None or value is None:
         return value
     there = specs.gpu(entry["machine"])
-    if entry["quantity"] == "fraction_of_fp32_peak":
+    if entry["quantity"] == "fraction_of_fp32_peak" or "bound" not in entry:  # an error or a count is no matter of speed
         return value
     factor = {"memory": ("bandwidth_gb_per_s",), "compute": ("fp32_tflops",)}.get(entry.get("bound"))
     if factor is None:
@@ -125,21 +123,32 @@ def size(params: dict) -> int:
 
 
 def verdict(shown, entry: dict, expected) -> str:
-    if "bound" not in entry and "experiment" not in entry:  # counted: it does not follow from a datasheet
-        return "as published" if abs(shown - expected) <= 0.02 * abs(expected) else f"published {printed(entry)}"
+    if "bound" not in entry:  # counted, or an error: the same on every machine
+        near = CLOSE if "experiment" in entry else 0.02
+        return "as published" if abs(shown - expected) <= near * abs(expected) else f"published {printed(entry)}"
     if expected is None:
-        return "bound by latency: datasheets predict nothing" if entry.get("bound") == "latency" else "no datasheet to predict from"
-    off = shown / expected - 1
-    if abs(off) <= CLOSE:
+        return "bound by latency: datasheets predict nothing" if entry["bound"] == "latency" else "no datasheet to predict from"
+    factor = shown / expected
+    if abs(factor - 1) <= CLOSE:
         return "as the machines' data predict"
-    better = (off < 0) == (entry["quantity"] == "time_us")
-    return f"{abs(off):.0%} {'better' if better else 'worse'} than the machines' data predict"
+    better = (factor < 1) == (entry["quantity"] == "time_us")
+    return f"{factor:.2g} times what the machines' data predict: {'better' if better else 'worse'}"
 
 
 def describe(entry: dict) -> str:
     params = ", ".join(f"{name} {value}" for name, value in entry.get("params", {}).items())
     what = entry.get("variant") or entry["quantity"]
     return f"{what} ({params})" if params else what
+
+
+def mark(entry: dict, conditions: list[str]) -> str:
+    """The number of the entry's condition in `conditions`, as " [1]"; a new condition is added there."""
+    condition = entry.get("condition")
+    if condition is None:
+        return ""
+    if condition not in conditions:
+        conditions.append(condition)
+    return f" [{conditions.index(condition) + 1}]"
 
 
 def middle(entry: dict) -> float | None:

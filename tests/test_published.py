@@ -21,8 +21,8 @@ def test_every_entry_is_complete(entry):
     assert set(entry.get("inferred", ())) <= set(entry.get("params", ()))
     assert set(entry.get("elsewhere", ())) <= set(entry.get("params", ()))
     if "experiment" in entry:
-        assert {"variant", "params", "bound"} <= set(entry)
-        assert entry["quantity"] in ("time_us", "tflops", "bandwidth_gb_per_s", "fraction_of_fp32_peak")
+        assert {"variant", "params"} <= set(entry) and ("bound" in entry) == (entry["quantity"] != "max_error")
+        assert entry["quantity"] in ("time_us", "tflops", "bandwidth_gb_per_s", "fraction_of_fp32_peak", "max_error")
     for name, rule in entry.get("elsewhere", {}).items():  # the rule gives the published case on the published machine
         assert rule in ("sm_count", "64 * sm_count")
         assert (64 if "64" in rule else 1) * gpu(entry["machine"]).sm_count == entry["params"][name]
@@ -39,6 +39,7 @@ def test_softmax_numbers_agree():
     assert fused / value("softmax_fused") / 1e3 == pytest.approx(0.936 * g.bandwidth_gb_per_s, rel=1e-3)
     floor_us = eager / g.bandwidth_gb_per_s / 1e3
     assert floor_us == pytest.approx(299.6, abs=0.05) and value("softmax_eager") < floor_us
+    assert eager / fused == pytest.approx(value("softmax_traffic"), rel=1e-3) and 32768 / 32 == value("softmax_values")
     assert value("softmax_long_1_warp") / value("softmax_long_8_warps") == pytest.approx(3.85, abs=0.01)
 
 
@@ -57,6 +58,7 @@ def test_matmul_and_chain_numbers_agree():
     assert value("matmul_tflops") / g.fp32_tflops == pytest.approx(value("matmul_share"), abs=0.005)
     o = occupancy("RTX 5090", 128, 96, 32 * 1024)
     assert (o.blocks, o.fraction) == (value("matmul_blocks"), value("matmul_occupancy"))
+    assert o.warps / 4 == value("matmul_warps") and 2 * (64 + 64) * 32 * 4 == value("matmul_shared") * 1024
     assert round(g.ridge()) == value("ridge_5090")
     assert value("fma_chain_1_warp") == 1 / value("fma_latency") and value("fma_chain_4_warps") == 0.92
 
