@@ -6,8 +6,8 @@ import numpy as np
 
 from helpers.simt import memory
 from helpers.simt.instructions import allow
+from helpers.simt.kernel import SIZES
 from helpers.simt.operands import names_in, reader, symbol_address, unknown, writer
-from helpers.simt.ptx import SIZES
 
 SPACES = ("global", "shared", "local", "const", "param")
 # Parts of an opcode that change no value here: ordering (memory is always coherent) and advice to caches.
@@ -40,6 +40,9 @@ def address(instruction, kernel, text: str):
         get = reader(instruction, kernel, base, np.uint64)
     else:
         raise unknown(instruction, f"address {text}")
+    if kernel.registers.get(base) == 4:  # sums of 32-bit addresses wrap
+        short = np.array(offset % 2**32, np.uint32)
+        return lambda m: np.broadcast_to(get(m) + short, m.lanes).astype(np.uint64)
     shift = np.array(offset % 2**64, np.uint64)
     return lambda m: np.broadcast_to(get(m), m.lanes).astype(np.uint64) + shift
 
@@ -63,19 +66,19 @@ def _element(instruction):
 
 
 def _load(instruction, kernel):
-    if space_of(instruction) == "param":
+    space = _space(instruction, kernel)
+    if space == "parameter":
         return "parameter", _load_parameter(instruction, kernel)
     _hints(instruction, VECTORS)
     dtype, raw, count, typed = _element(instruction)
     targets = [writer(instruction, kernel, name, dtype) for name in names_in(instruction.operands[0])]
     if len(targets) != count:
         raise unknown(instruction, f"{len(targets)} destinations")
-    where = address(instruction, kernel, instruction.operands[1])
-    space = space_of(instruction)
+    where, counted = address(instruction, kernel, instruction.operands[1]), space != "argument"
 
     def step(m, lanes):
         addresses = where(m)
-        values = m.memory.load(instruction, space, addresses, lanes, raw, count, typed).view(dtype)
+        values = m.memory.load(instruction, space, addresses, lanes, raw, count, typed, counted).view(dtype)
         if lanes is None:
             full = values
         else:
@@ -83,20 +86,34 @@ def _load(instruction, kernel):
             full[lanes] = values
         for i, write in enumerate(targets):
             write(m, full[:, i], lanes)
-    return f"{space} load", step
+    return f"{space} load" if counted else "parameter", step
+
+
+def _space(instruction, kernel) -> str:
+    """The space of a load or store: of .param, "parameter" of the kernel or "argument" of a function it calls."""
+    space = space_of(instruction)
+    if space != "param":
+        return space
+    named = re.match(r"\[\s*([\w$]*)", instruction.operands[instruction.name == "ld"]).group(1)
+    return "argument" if named in kernel.local else "parameter"
 
 
 def _load_parameter(instruction, kernel):
     dtype, raw, count, _ = _element(instruction)
     match = re.fullmatch(r"\[\s*([\w$]+)\s*(?:\+\s*(\d+))?\s*\]", instruction.operands[1])
     names = [p.name for p in kernel.params]
-    if not match or match.group(1) not in names or match.group(2) not in (None, "0") or count > 1:
+    targets = names_in(instruction.operands[0])
+    if not match or match.group(1) not in names or len(targets) != count:
         raise unknown(instruction, "parameter")
-    number = names.index(match.group(1))
-    write = writer(instruction, kernel, names_in(instruction.operands[0])[0], dtype)
+    number, start = names.index(match.group(1)), int(match.group(2) or 0)
+    if start + raw.itemsize * count > kernel.params[number].size:
+        raise unknown(instruction, "beyond the parameter")
+    writers = [writer(instruction, kernel, name, dtype) for name in targets]
 
     def step(m, lanes):
-        write(m, m.params[number][: raw.itemsize].view(dtype)[0], lanes)
+        values = m.params[number][start:start + raw.itemsize * count].view(dtype)
+        for write, value in zip(writers, values, strict=True):
+            write(m, value, lanes)
     return step
 
 
@@ -106,13 +123,15 @@ def _store(instruction, kernel):
     sources = [reader(instruction, kernel, name, raw) for name in names_in(instruction.operands[1])]
     if len(sources) != count:
         raise unknown(instruction, f"{len(sources)} values")
-    where = address(instruction, kernel, instruction.operands[0])
-    space = space_of(instruction)
+    where, space = address(instruction, kernel, instruction.operands[0]), _space(instruction, kernel)
+    if space == "parameter":
+        raise unknown(instruction)
+    counted = space != "argument"
 
     def step(m, lanes):
         values = np.stack([np.broadcast_to(get(m), m.lanes) for get in sources], axis=1)
-        m.memory.store(instruction, space, where(m), lanes, values if lanes is None else values[lanes], typed)
-    return f"{space} store", step
+        m.memory.store(instruction, space, where(m), lanes, values if lanes is None else values[lanes], typed, counted)
+    return f"{space} store" if counted else "parameter", step
 
 
 # ------------------------------------------------------------------------------------------------ atomics

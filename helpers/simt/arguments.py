@@ -5,8 +5,8 @@ import numbers
 import numpy as np
 
 from helpers.simt import memory
+from helpers.simt.kernel import TYPES
 from helpers.simt.operands import names_in
-from helpers.simt.ptx import TYPES
 
 
 def bind(kernel, args, device: memory.Global) -> list[np.ndarray]:
@@ -22,7 +22,9 @@ def bind(kernel, args, device: memory.Global) -> list[np.ndarray]:
     roles = _roles(kernel)
     for number, (param, role, value) in enumerate(zip(params, roles, args, strict=True)):
         name = f"argument {number}"
-        if _is_array(value):
+        if param.count:
+            bound.append(_structure(kernel.name, name, param, value))
+        elif _is_array(value):
             if param.size != 8 or role == "number":
                 raise TypeError(f"{kernel.name}: {name} ({param.name}) is a number (.{param.kind}), got an array")
             address = device.add(number, _buffer(name, value))
@@ -68,6 +70,16 @@ def _extent(shape, strides) -> int:
     return 0 if 0 in shape else 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
 
 
+def _structure(kernel: str, name: str, param, value) -> np.ndarray:
+    """A structure passed by value: bytes, or one numpy record or small array that is laid out like it."""
+    data = value if isinstance(value, bytes) else value.tobytes() if isinstance(value, np.ndarray | np.generic) else None
+    if data is None or len(data) != param.size:
+        got = f"{len(data)} bytes" if data is not None else f"{type(value).__name__} {value!r}"
+        raise TypeError(f"{kernel}: {name} ({param.name}) is a structure of {param.size} bytes and needs a numpy record or "
+                        f"bytes laid out like it, got {got}")
+    return np.frombuffer(data, np.uint8)
+
+
 def _number(kernel: str, name: str, param, value) -> np.ndarray:
     wanted = f"{kernel}: {name} ({param.name}) is .{param.kind}"
     dtype = np.dtype(TYPES[param.kind])
@@ -107,7 +119,7 @@ def _roles(kernel) -> list[str]:
 def _role(param, registers: set | None, flows: list, addresses: set) -> str:
     if param.pointer or (registers and any(cvta and sources & registers for _, sources, cvta in flows)):
         return "pointer"
-    if param.size != 8:
+    if param.count or param.size != 8:
         return "number"
     if registers is None:
         return "unclear"

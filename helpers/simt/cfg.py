@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from helpers.simt.faults import UnknownInstruction
-from helpers.simt.ptx import Instruction, Kernel
+from helpers.simt.kernel import Instruction, Kernel
 
 BRANCHES = {"bra", "brx"}
 LEAVING = {"ret", "exit", "trap"}

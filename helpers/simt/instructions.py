@@ -5,8 +5,8 @@ import functools
 import numpy as np
 
 from helpers.simt import floats, integers
+from helpers.simt.kernel import PACKED, TYPES
 from helpers.simt.operands import names_in, reader, unknown, writer
-from helpers.simt.ptx import PACKED, TYPES
 
 ROUND = {*floats.ROUNDINGS}
 

@@ -3,9 +3,9 @@
 import numpy as np
 
 from helpers.simt.faults import Deadlock, TooLong, Trap
+from helpers.simt.kernel import TYPES
 from helpers.simt.lane_memory import LaneMemory
 from helpers.simt.program import Block, Program, Step
-from helpers.simt.ptx import TYPES
 from helpers.simt.report import Count, TraceStep
 from helpers.simt.threads import WARP, Threads
 from helpers.simt.warps import Warps

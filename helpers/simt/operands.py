@@ -6,8 +6,8 @@ import struct
 import numpy as np
 
 from helpers.simt.faults import UnknownInstruction
+from helpers.simt.kernel import Instruction, Kernel
 from helpers.simt.memory import CONSTANT_SLOT, address_of
-from helpers.simt.ptx import Instruction, Kernel
 
 SPECIAL = {f"%{name}.{axis}" for name in ("tid", "ntid", "ctaid", "nctaid") for axis in "xyz"} | {
     "%laneid", "%warpid", "%nwarpid", "%smid", "%nsmid", "%clock", "%clock_hi", "%clock64", "%globaltimer",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from helpers.simt import access, cfg, instructions, ptx, together
+from helpers.simt.kernel import Instruction, Kernel
 from helpers.simt.operands import reader, unknown
 
 
@@ -14,7 +15,7 @@ from helpers.simt.operands import reader, unknown
 class Step:
     """One decoded instruction. `run(machine, lanes)` executes it in those lanes (None: all)."""
 
-    instruction: ptx.Instruction
+    instruction: Instruction
     kind: str  # for the counts: "arithmetic", "global load", "branch", ...
     run: Callable | None
     predicate: Callable | None  # machine -> a flag for each lane
@@ -37,7 +38,7 @@ class Block:
 class Program:
     """Raises UnknownInstruction for what is not implemented."""
 
-    def __init__(self, kernel: ptx.Kernel):
+    def __init__(self, kernel: Kernel):
         self.kernel = kernel
         self.blocks = [self._block(block) for block in cfg.basic_blocks(kernel)]
 
