@@ -1,9 +1,10 @@
 """Table 1-1 (GPUs beside each other) and table 1-2 (what an SM holds, by compute capability), each cell with its source."""
 
-import string
-
 from helpers import specs
+from helpers.facts import parse_cc
 from helpers.lesson.table import Table, table
+
+MARKS = "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ"  # of sources, raised so that they do not look like units
 
 QUANTITIES = {  # attribute of Gpu -> heading
     "sm_count": "SMs", "fp32_cores": "FP32 cores", "boost_mhz": "boost clock (MHz)",
@@ -31,15 +32,15 @@ def table_1_1(*names: str) -> Table:
     letters, rows = {}, []
 
     def letter(source: str) -> str:
-        return letters.setdefault(source, string.ascii_letters[len(letters)])
+        return letters.setdefault(source, MARKS[len(letters)])
 
     for attribute, heading in QUANTITIES.items():
         row = {"": heading}
         for gpu in gpus:
             fact = gpu.fact(attribute)
             if fact is not None:
-                doubt = "?" if fact.status == "unverified" else ""
-                row[gpu.name] = f"{_short(fact.value)} {letter(fact.source)}{doubt}"
+                doubt = " ?" if fact.status == "unverified" else ""
+                row[gpu.name] = f"{_short(fact.value)}{letter(fact.source)}{doubt}"
             else:
                 row[gpu.name] = "none" if FORMATS.get(attribute) in gpu.without else None
         rows.append(row)
@@ -78,19 +79,51 @@ def _short(value) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def latency_table(levels: dict[str, float], machine: str, *others: str) -> Table:
-    """Measured cycles of a load from L1, L2 and device memory beside the published ones of some GPUs, and their ratio.
+LEVELS = {"L1": "l1", "L2": "l2", "device memory": "dram"}
 
-    `levels` is what `figures.memory.latency_plateaus` found on `machine`.
+
+def published_latencies(spec: specs.Gpu, *also: str) -> dict[str, dict[str, float]]:
+    """Cycles of a load by level ("l1", "l2", "dram") as published: of `spec` itself, else of a GPU of the same compute
+    capability, if there is one; then of those in `also`. Raises KeyError where nobody published one of these."""
+    printed = {row["gpu"]: row for row in reversed(specs.latencies()) if {"l1_cycles", "dram_cycles"} <= set(row)}
+    alike = [name for name, row in printed.items()
+             if (parse_cc(row["cc"]) if "cc" in row else specs.gpu(name).cc) == spec.cc]
+    own = [name for name in alike if specs.same_product(name, spec.name)]
+    names = dict.fromkeys([*(own or alike)[:1], *also])
+    return {name: {level: printed[name][f"{level}_cycles"] for level in LEVELS.values()} for name in names}
+
+
+def latency_table(levels: dict[str, dict[str, float]], spec: specs.Gpu, published: dict[str, dict[str, float]], measured) -> Table:
+    """Measured latency of a load from each level in cycles and ns beside published ones, and the ratio to the first.
+
+    `levels` is what `figures.working_sets.latency_plateaus` found on `spec`, `published` comes from `published_latencies`,
+    `measured` is the evidence of `levels`.
     """
-    printed = {row["gpu"]: row for row in reversed(specs.latencies()) if "dram_cycles" in row}
-    keys = {"L1": "l1_cycles", "L2": "l2_cycles", "device memory": "dram_cycles"}
-    rows, sources = [], specs.sources()
-    for level, cycles in levels.items():
-        row = {"a load from": level, f"{machine} (cycles)": cycles}
-        for other in others:
-            row[f"{other}, published"] = printed[other].get(keys[level])
-        row[f"ratio to {others[0]}"] = cycles / printed[others[0]][keys[level]]
-        rows.append(row)
-    titles = "; ".join(dict.fromkeys(sources[printed[other]["source"]]["title"] for other in others))
-    return table(rows, caption="Latency of one dependent load", evidence=f"published · {titles}")
+    rows, titles = [], specs.sources()
+    for level, at in levels.items():
+        row = {"a load from": level, f"{spec.name} (cycles)": at["cycles"], "ns": at["ns"]}
+        row |= {f"{name} (cycles, published)": cycles[LEVELS[level]] for name, cycles in published.items()}
+        first = next(iter(published))
+        rows.append(row | {f"ratio to {first}": at["cycles"] / published[first][LEVELS[level]]})
+    used = dict.fromkeys(titles[row["source"]]["title"] for row in specs.latencies() if row["gpu"] in published and "l1_cycles" in row)
+    return table(rows, caption="Latency of one dependent load", evidence=f"{measured.line()} | published · {'; '.join(used)}")
+
+
+def rate_table(levels: dict[str, float], spec: specs.Gpu, measured) -> Table:
+    """Measured read rate of each level, also in bytes for each SM and cycle, beside what others measured or the maker prints.
+
+    `levels` is what `figures.working_sets.plateaus` found on `spec`, `measured` its evidence.
+    """
+    l2 = ", ".join(f"{row['gpu']} {row['tb_per_s']:g}" for row in specs.l2_bandwidths())
+    beside = {"L1": f"RTX PRO 6000: {specs.limits('12.0').l1_bytes_per_cycle} bytes a cycle and SM", "L2": f"TB/s: {l2}",
+              "device memory": "its datasheet is not in table 1-1"}
+    if spec.bandwidth_gb_per_s:
+        beside["device memory"] = f"datasheet of the {spec.name}: {spec.bandwidth_gb_per_s / 1e3:g} TB/s"
+    rows = []
+    for level, rate in levels.items():
+        per_cycle = rate * 1e3 / spec.sm_count / spec.boost_mhz if spec.boost_mhz else None
+        rows.append({"read from": level, "measured (TB/s)": rate / 1e3, "bytes a cycle and SM": per_cycle, "published": beside[level]})
+    titles = specs.sources()
+    used = dict.fromkeys(titles[row["source"]]["title"] for row in specs.l2_bandwidths())
+    return table(rows, caption="Plateaus of the read rate (cycles at boost clock)",
+                 evidence=f"{measured.line()} | published · {'; '.join(used)}")
