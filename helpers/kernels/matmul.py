@@ -80,7 +80,7 @@ def matmul_relu_grouped_kernel(
     # A 1-D grid may have 2^31 programs (axes 1 and 2 only 65535), and lets us choose who runs beside whom: GROUP rows
     # of tiles, column after column, so that programs at work together share their parts of a and b in L2.
     program = tl.program_id(0)
-    tile_rows, tile_cols = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
+    tile_rows, tile_cols = (M - 1) // BLOCK_M + 1, (N - 1) // BLOCK_N + 1  # M + BLOCK_M could pass 2^31
     first_row = program // (GROUP * tile_cols) * GROUP
     group_rows = min(tile_rows - first_row, GROUP)  # the last group may be smaller
     tile_row = first_row + program % (GROUP * tile_cols) % group_rows
