@@ -66,17 +66,23 @@ def show_sectors(addresses, size: int, sectors: int, evidence="") -> Picture:
     return Picture(fig, sectors_alt(addresses, size, sectors), evidence)
 
 
+PIECE = 64  # bytes; the next larger unit in which device memory might be fetched
+
+
 def draw_stride(ax, data, sectors, peak_gb_per_s=None):
-    """Rates over stride: useful bytes, and bytes of the sectors. `sectors`: stride -> sectors a load request."""
+    """Rates over stride: bytes used, bytes of the sectors, and of 64-byte pieces. `sectors`: stride -> sectors a load request."""
     rows = data.sort_values("stride")
-    read = np.array([sectors[s] for s in rows["stride"]]) * 32 / 32  # bytes read an element
-    useful = rows["bandwidth_gb_per_s"].to_numpy()
-    moved = useful * (read + 4) / 8
-    (a,) = ax.plot(rows["stride"], moved, marker="s", color=ROLE["limit"])
-    (b,) = ax.plot(rows["stride"], useful, marker="o", color=ROLE["measured"])
-    label_line(ax, a, "all bytes\nof the sectors")
+    stride, useful = rows["stride"].to_numpy(), rows["bandwidth_gb_per_s"].to_numpy()
+    moved = useful * (np.array([sectors[s] for s in stride]) + 4) / 8  # 32 lanes, 32 bytes: a sector is a byte an element
+    pieces = useful * (np.minimum(4 * stride, PIECE) + 4) / 8
+    far = stride >= 8  # below, sectors and pieces hold the same bytes
+    (c,) = ax.plot(stride[far], pieces[far], linestyle="--", color=ROLE["model"])
+    (a,) = ax.plot(stride, moved, marker="s", color=ROLE["limit"])
+    (b,) = ax.plot(stride, useful, marker="o", color=ROLE["measured"])
+    label_line(ax, c, f"if moved in\npieces of\n{PIECE} bytes")
+    label_line(ax, a, "bytes of\nthe sectors")
     label_line(ax, b, "bytes used")
-    top = max(moved.max(), peak_gb_per_s or 0)
+    top = max(moved.max(), pieces[far].max(), peak_gb_per_s or 0)
     ax.set_ylim(0, 1.15 * top)
     if peak_gb_per_s:
         limit_line(ax, peak_gb_per_s, f"datasheet: {peak_gb_per_s:,.0f} GB/s")
@@ -99,16 +105,22 @@ def show_stride(data, sectors, peak_gb_per_s=None, evidence="") -> Picture:
     return Picture(fig, stride_alt(data), evidence)
 
 
+def offset_shares(data):
+    """Bandwidth at each offset over the aligned copy's, in the order of the offsets."""
+    at = data.set_index("offset")["bandwidth_gb_per_s"].sort_index()
+    return at / at[0]
+
+
 def draw_offset(ax, data, sectors):
     """Bandwidth over offset as a share of the aligned copy's, with what 4 of 5 sectors would suggest."""
-    rows = data.sort_values("offset")
-    aligned = rows[rows["offset"] == 0]["bandwidth_gb_per_s"].iloc[0]
-    share = rows["bandwidth_gb_per_s"] / aligned
-    expected = np.array([sectors[0] / sectors[o] for o in rows["offset"]])
-    (a,) = ax.plot(rows["offset"], expected, marker="s", markersize=3.5, linestyle="--", color=ROLE["model"])
-    (b,) = ax.plot(rows["offset"], share, marker="o", color=ROLE["measured"])
-    label_line(ax, a, "if every request\nfetched its own\nsectors", dy=-16)
-    label_line(ax, b, "measured")
+    share = offset_shares(data)
+    expected = [sectors[0] / sectors[o] for o in share.index]
+    ax.plot(share.index, expected, marker="s", markersize=3.5, linestyle="--", color=ROLE["model"])
+    lowest = min(range(len(expected)), key=lambda i: expected[i])
+    ax.annotate("if every request fetched its own sectors", (share.index[lowest], expected[lowest]), xytext=(0, -12),
+                textcoords="offset points", fontsize=9, color=ROLE["model"], va="top")
+    (line,) = ax.plot(share.index, share, marker="o", color=ROLE["measured"])
+    label_line(ax, line, "measured")
     ax.set_ylim(0, 1.1)
     ax.set_xticks(range(0, 33, 8))
     ax.set(xlabel="offset (fp32 elements)", ylabel="bandwidth / aligned bandwidth")
@@ -116,18 +128,18 @@ def draw_offset(ax, data, sectors):
 
 
 def offset_alt(data) -> str:
-    at = data.set_index("offset")["bandwidth_gb_per_s"]
-    off = [o for o in at.index if o % 8]
-    return (f"Bandwidth over offset: {at[0]:,.0f} GB/s aligned; offsets that are no multiple of 8 reach "
-            f"{at[off].min() / at[0]:.0%} to {at[off].max() / at[0]:.0%} of it.")
+    share = offset_shares(data)
+    aligned, off = [share[o] for o in share.index if o and o % 8 == 0], share[[o for o in share.index if o % 8]]
+    return (f"Bandwidth over offset, as a share of the {data['bandwidth_gb_per_s'][data['offset'] == 0].iloc[0]:,.0f} GB/s at offset 0: "
+            f"{off.min():.1%} to {off.max():.1%} at offsets that are no multiple of 8"
+            + (f", {min(aligned):.1%} to {max(aligned):.1%} at multiples of 8." if aligned else "."))
 
 
 def show_offset(data, sectors, evidence="") -> Picture:
     fig, ax = new(7.2, 3.4)
     draw_offset(ax, data, sectors)
-    at = data.set_index("offset")["bandwidth_gb_per_s"]
-    off = [o for o in at.index if o % 8]
-    ax.set_title(f"A misaligned copy keeps {at[off].median() / at[0]:.0%} of the bandwidth, not 80 %")
+    share = offset_shares(data)
+    ax.set_title(f"A misaligned copy keeps {share[[o for o in share.index if o % 8]].median():.0%} of the bandwidth, not 80 %")
     return Picture(fig, offset_alt(data), evidence)
 
 
@@ -161,8 +173,8 @@ def show_transposes(data, peak_gb_per_s=None, evidence="") -> Picture:
     fig, ax = new(7.4, 3.8)
     draw_transposes(ax, data, peak_gb_per_s)
     at = data[data["n"] == data["n"].max()].set_index("variant")["bandwidth_gb_per_s"]
-    ax.set_title(f"The padded tile moves {at['padded'] / at['naive']:.1f} times what the naive transpose does, "
-                 f"{at['padded'] / at['copy']:.0%} of a copy")
+    ax.set_title(f"Through a padded tile: {at['padded'] / at['naive']:.1f} times the naive rate, "
+                 f"{at['padded'] / at['copy']:.0%} of a copy's")
     return Picture(fig, transposes_alt(data), evidence)
 
 

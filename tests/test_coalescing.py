@@ -23,6 +23,18 @@ def test_count_warp_agrees_with_the_addresses(size, stride, offset):
     assert counted.used_bytes == size * len(set(addresses))
 
 
+@pytest.mark.parametrize("pattern, sectors, used", [
+    ({}, 4, 128), ({"order": "reversed"}, 4, 128), ({"order": "pairs swapped"}, 4, 128), ({"order": "halves swapped"}, 4, 128),
+    ({"offset": 1}, 5, 128), ({"offset": 7}, 5, 128), ({"offset": 8}, 4, 128), ({"offset": 24}, 4, 128), ({"stride": 2}, 8, 128),
+    ({"stride": 4}, 16, 128), ({"stride": 8}, 32, 128), ({"stride": 16}, 32, 128), ({"stride": 32}, 32, 128),
+    ({"stride": 64}, 32, 128), ({"stride": 0}, 1, 4), ({"element": "float2"}, 8, 256), ({"element": "float4"}, 16, 512),
+])  # fmt: skip
+def test_the_sector_table_of_the_guides(pattern, sectors, used):
+    """Best Practices Guide 10.2.1: 32 lanes of 4 bytes, unless it says otherwise."""
+    counted = count_warp(**pattern)
+    assert (counted.sectors, counted.moved_bytes, counted.used_bytes) == (sectors, 32 * sectors, used)
+
+
 def test_count_warp_refuses_nonsense():
     for bad in ({"order": "sideways"}, {"element": "double"}, {"stride": -1}):
         with pytest.raises(ValueError, match="order out of"):
@@ -99,4 +111,4 @@ def test_figures_say_what_their_data_say():
     strides = pd.DataFrame({"stride": [1, 2, 8, 32], "bandwidth_gb_per_s": [4000.0, 2500.0, 800.0, 600.0]})
     assert "800 at 8" in coalescing.show_stride(strides, {1: 4, 2: 8, 8: 32, 32: 32}).alt
     offsets = pd.DataFrame({"offset": [0, 1, 8], "bandwidth_gb_per_s": [4000.0, 3600.0, 4000.0]})
-    assert "90% to 90%" in coalescing.show_offset(offsets, {0: 4, 1: 5, 8: 4}).alt
+    assert "90.0% to 90.0% at offsets that are no multiple of 8" in coalescing.show_offset(offsets, {0: 4, 1: 5, 8: 4}).alt

@@ -104,8 +104,8 @@ def nsight_counts(variant, parameter):
 
 
 def compared_counts(by_gpu):
-    """Nsight Compute's counts (rows of "nsight_counts") beside the SIMT machine's, launch by launch: sectors a load,
-    bank conflicts, and whether all requests, sectors and conflicts agree."""
+    """Nsight Compute's counts (rows of "nsight_counts") beside the SIMT machine's, launch by launch: sectors a load and
+    a store, bank conflicts, and whether all requests, sectors and conflicts agree."""
     import pandas as pd
 
     rows = []
@@ -116,8 +116,10 @@ def compared_counts(by_gpu):
         here = {"load_requests": load.requests, "load_sectors": load.sectors, "store_requests": store.requests,
                 "store_sectors": store.sectors, "shared_load_conflicts": report.of("shared load").conflicts,
                 "shared_store_conflicts": report.of("shared store").conflicts}
-        rows.append({"variant": row.variant, "parameter": row.parameter, "machine": load.sectors / load.requests,
-                     "nsight": row.load_sectors / row.load_requests, "conflicts_machine": report.bank_conflicts,
-                     "conflicts_nsight": row.shared_load_conflicts + row.shared_store_conflicts,
+        rows.append({"variant": row.variant, "parameter": row.parameter,
+                     "load": load.sectors / load.requests, "load_ncu": row.load_sectors / row.load_requests,
+                     "store": store.sectors / store.requests, "store_ncu": row.store_sectors / row.store_requests,
+                     "conflicts": report.bank_conflicts,
+                     "conflicts_ncu": row.shared_load_conflicts + row.shared_store_conflicts,
                      "agree": all(getattr(row, name) == value for name, value in here.items())})
     return pd.DataFrame(rows)
