@@ -67,6 +67,14 @@ extern "C" __global__ void through_shared(const ELEMENT* x, const int* put, cons
     __syncthreads();
     y[threadIdx.x] = s[get[threadIdx.x]];
 }
+// The same in those lanes only whose bit of the mask is set
+extern "C" __global__ void some_through_shared(const ELEMENT* x, const int* put, const int* get, ELEMENT* y, unsigned mask)
+{
+    __shared__ ELEMENT s[1024];
+    if (mask >> threadIdx.x % 32 & 1) s[put[threadIdx.x]] = x[threadIdx.x];
+    __syncthreads();
+    if (mask >> threadIdx.x % 32 & 1) y[threadIdx.x] = s[get[threadIdx.x]];
+}
 // A local array with indices known only at run time lives in local memory
 extern "C" __global__ void through_local(const float* x, const int* at, float* y)
 {
@@ -177,11 +185,41 @@ def cuda_cases() -> list[Case]:
             if name.startswith("stride"):
                 add(f"shared store {element} {name}", PATTERNS, "through_shared", (1,), (32,), x, at[:32], at[:32],
                     y.copy(), options=options, writes=3)
+    out += paired_cases()
     small = rng.integers(0, 16, 128).astype(np.int32)
     add("through_local", PATTERNS, "through_local", (1,), (64,), values(9, 64 * 16), small, np.zeros(64, np.float32))
     numbers = rng.integers(0, 500, 600).astype(np.int32)
     add("part_ways", PATTERNS, "part_ways", (5,), (96,), numbers, np.zeros(450, np.int32), 450, writes=1)
     add("histogram", PATTERNS, "histogram", (4,), (128,), numbers, np.zeros(32, np.int32), 500, writes=1)
+    return out
+
+
+def paired_cases() -> list[Case]:
+    """Lanes that want the same element of shared memory in pairs: which parts of a wide access then go together?"""
+    lane = np.arange(32)
+    pairs, twos, spread = lane // 2, lane // 4 * 2 + lane % 2, lane * 16  # two apart: 0 1 0 1 2 3 2 3; all in one bank
+    orders = {
+        "pairs": pairs, "twos": twos, "same": lane * 0, "fours": lane // 8 * 4 + lane % 4, "triples": lane // 3,
+        "pairs but one": np.where(lane == 31, 40, pairs), "pairs then alone": np.where(lane < 16, pairs, lane),
+        "alone then pairs": np.where(lane < 16, lane, pairs), "pairs then twos": np.where(lane < 16, pairs, twos),
+        "quarter of pairs": np.where(lane // 8 == 1, pairs, lane), "far pairs": pairs * 16, "far twos": twos * 16,
+        "far pairs then alone": np.where(lane < 16, pairs * 16, spread),
+    }
+    masks = {"half": 0xFFFF, "quarter": 0xFF, "even": 0x55555555, "one": 0x100, "outer": 0xFF0000FF, "most": 0x7FFFFFFF,
+             "three quarters": 0xFFFFFF, "twos": 0x33333333}
+    out = []
+    for element, width in (("float", 1), ("float2", 2), ("float4", 4)):
+        options = (f"-DELEMENT={element}",)
+        x, y = np.ones((1024, width), np.float32), np.zeros((1024, width), np.float32)
+        for name, order in orders.items():
+            at = order.astype(np.int32)
+            out.append(Case(f"shared {element} {name}, all ones", PATTERNS, "through_shared", (1, 1, 1), (32, 1, 1),
+                            [x, at, at, y.copy()], options, 3))
+        for name, mask in masks.items():
+            for way, order in (("in a row", lane), ("far", spread), ("pairs", pairs)):
+                at = order.astype(np.int32)
+                out.append(Case(f"shared {element} {way}, {name} of the lanes", PATTERNS, "some_through_shared", (1, 1, 1),
+                                (32, 1, 1), [x, at, at, y.copy(), mask], options, 3))
     return out
 
 
@@ -252,10 +290,10 @@ def digest(result: np.ndarray) -> str:
     return hashlib.sha256(result.tobytes()).hexdigest()[:16]
 
 
-def memory_instructions(sass: str) -> dict[str, int]:
-    """How often each memory instruction stands in the SASS: {"LDG.E": 2, "STS.64": 1, ...}."""
-    found = re.findall(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?((?:LD|ST|ATOM|RED)[A-Z]*[\w.]*)", sass, flags=re.M)
-    return {name: found.count(name) for name in sorted(set(found))}
+def memory_instructions(sass: str) -> list[str]:
+    """The memory instructions of the SASS in order, with their predicates and operands; not those of constants."""
+    found = re.findall(r"^\s*\S+\s+((?:@!?U?P\w+\s+)?(?:LD|ST|ATOM|RED)(?!C\b)[A-Z]*\b[^;\n]*?)\s*;", sass, flags=re.M)
+    return [line for line in found if not re.search(r"\bLDC|\bULDC|DEPBAR", line)]
 
 
 def number(text: str) -> int | None:
