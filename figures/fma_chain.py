@@ -194,7 +194,7 @@ def variants_alt(table, machine: Machine, k: int, variants) -> str:
 
 
 def show_variants(table, machine: Machine, k: int = 512,
-                  variants=("plain loads", "one element", "one element, load moved down", "four elements"), evidence="") -> Picture:
+                  variants=tuple(v for v in LOOKS if "shares" not in v), evidence="") -> Picture:
     """Loads late and early, one chain a thread and four."""
     fig, ax = new(7.6, 4.0)
     draw_variants(ax, table, machine, k, variants)
@@ -209,7 +209,7 @@ def show_sharing(table, machine: Machine, k: int = 2048, evidence="") -> Picture
     fig, ax = new(7.6, 3.6)
     draw_variants(ax, table[table["warps_per_smsp"] <= 8], machine, k, variants)
     equal, needed = (shares(table, machine, variant, k)[5] for variant in variants)
-    ax.set_title(f"Five warps: {equal:.0%} of the peak with equal shares, {needed:.0%} when the free ones take more")
+    ax.set_title(f"Five warps: {equal:.0%} of the peak with equal shares, {needed:.0%} as needed")
     return Picture(fig, variants_alt(table, machine, k, variants), evidence)
 
 

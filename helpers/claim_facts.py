@@ -107,7 +107,7 @@ def fma_share(variant: str, k: int, warps: int) -> float:
     from helpers import results, specs
 
     row = results.recorded("fma_chain_warps", variants=variant, k=k, warps_per_smsp=warps).iloc[0]
-    return row["tflops"] / specs.gpu("H200").fp32_tflops_from_clock
+    return float(row["tflops"] / specs.gpu("H200").fp32_tflops_from_clock)
 
 
 def fma_machine():
@@ -145,13 +145,17 @@ def published_machine(name: str):
 
 
 def driver_agreement() -> dict[str, int]:
-    """Of the launches that a driver was asked about: how many, how many kernels, and how many agree with `occupancy`."""
+    """Of the launches that a driver was asked about: how many, in how many `occupancy` and the short formula agree, and in
+    how many of those that warps or block numbers limit the short formula does."""
     from helpers import results
     from helpers.experiments.occupancy import driver_answers
+    from helpers.occupancy import short_formula
 
-    table = results.recorded("driver_occupancy")
-    answers = driver_answers(table, "sm_90")
-    return {"launches": len(answers), "kernels": len(table), "agree": int((answers["driver"] == answers["calculated"]).sum())}
+    answers = driver_answers(results.recorded("driver_occupancy"), "sm_90")
+    short = [short_formula("sm_90", a.threads, a.registers, a.shared_bytes) for a in answers.itertuples()]
+    right, simple = answers["driver"] == short, answers["limiter"].isin(["threads", "blocks"])
+    return {"launches": len(answers), "agree": int((answers["driver"] == answers["calculated"]).sum()),
+            "short agrees": int(right.sum()), "simple": int(simple.sum()), "short agrees in simple": int(right[simple].sum())}
 
 
 def memory_wall_growth(series: str) -> float:

@@ -95,6 +95,14 @@ def occupancy(target, threads: int, registers: int, shared_bytes: int = 0) -> Oc
     )
 
 
+def short_formula(target, threads, registers, shared_bytes=0):
+    """Blocks on an SM as short formulas have it: totals divided, without units, SMSPs and the reserve. Wrong in places."""
+    sm = limits(target)
+    by_shared = sm.shared_kib_per_sm * 1024 // shared_bytes if shared_bytes else sm.max_blocks_per_sm
+    by_registers = sm.registers_per_sm // (registers * threads)
+    return min(sm.max_threads_per_sm // threads, by_registers, by_shared, sm.max_blocks_per_sm)
+
+
 def _by_registers(sm: Limits, warps: int, registers: int) -> int | None:
     if registers == 0:
         return None
