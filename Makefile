@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # A laptop without an NVIDIA GPU can take torch's smaller CPU wheel: make lab TORCH_INDEX=<address of torch's CPU wheels>
 TORCH_INDEX ?=
 PIP_EXTRA := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
-# Half the cores a test process, so that two run side by side.
+# Test processes side by side; each notebook under test runs in one more.
 WORKERS ?= 2
 export OMP_NUM_THREADS ?= 1
 
@@ -32,7 +32,7 @@ lab: setup  ## open JupyterLab at the first notebook
 test: setup  ## everything CI runs: style, kernels, compiler, data, notebooks, browser
 	$(BIN)/ruff check .
 	$(BIN)/python -m pip check
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup tests
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --durations=15 tests
 
 check: setup  ## the fast part of `make test`: no notebooks, no browser
 	$(BIN)/ruff check .

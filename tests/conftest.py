@@ -10,6 +10,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def pytest_collection_modifyitems(items):
+    # The long ones first: processes that share the tests then end at about the same time.
+    items.sort(key=lambda item: "browser" not in item.keywords and "notebook" not in item.keywords)
     if mode.is_live():
         return
     for item in items:

@@ -1,11 +1,14 @@
-"""How notebooks are run by the tests: nbval strict in recorded mode, and cells run with other sources."""
+"""How notebooks are run by the tests: nbval strict in recorded mode, in a process of its own (this file as a program)."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
 
-import nbformat
+# An optional part of jsonschema, which nbformat loads: it takes longer to load than a small notebook to run.
+sys.modules.setdefault("rfc3987_syntax", None)
+
+import nbformat  # noqa: E402
 
 TESTS = Path(__file__).parent
 SANITIZE = TESTS / "nbval_sanitize.cfg"
@@ -14,11 +17,11 @@ CELL_TIMEOUT_S = 120
 
 def run_nbval(*paths: Path) -> subprocess.CompletedProcess:
     """Run notebooks under nbval, comparing every stored output strictly, in this Python's environment."""
-    command = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(TESTS),
-               "-p", "no:cacheprovider",
-               "-p", "no:xdist", "--nbval", "--nbval-current-env", f"--nbval-cell-timeout={CELL_TIMEOUT_S}",
+    command = [sys.executable, __file__, "-q", "-c", os.devnull, "--rootdir", str(TESTS), "-p", "no:cacheprovider",
+               "-p", "nbval.plugin", "--nbval", "--nbval-current-env", f"--nbval-cell-timeout={CELL_TIMEOUT_S}",
                f"--nbval-sanitize-with={SANITIZE}", *map(str, paths)]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")} | {"COURSE_EVIDENCE": "recorded"}
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
+    environment |= {"COURSE_EVIDENCE": "recorded", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "NO_COLOR": "1"}
     return subprocess.run(command, capture_output=True, text=True, env=environment)
 
 
@@ -28,3 +31,9 @@ def read(path: Path):
 
 def tags(cell) -> list[str]:
     return cell.metadata.get("tags", [])
+
+
+if __name__ == "__main__":
+    import pytest
+
+    sys.exit(pytest.main(sys.argv[1:]))

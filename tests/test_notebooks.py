@@ -8,7 +8,7 @@ import pytest
 from notebook_runs import read, run_nbval, tags
 
 from helpers.lesson.exercise import exercises_of
-from helpers.lesson.store import NOTEBOOKS, execute, shipped_source, stored_mark, syntax
+from helpers.lesson.store import NOTEBOOKS, shipped_source, stored_mark, syntax
 
 LESSONS = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
 SOLUTIONS = NOTEBOOKS / "solutions"
@@ -24,13 +24,6 @@ def code_cells(nb):
 
 
 # ------------------------------------------------------------------------------------------------ running
-
-
-@pytest.mark.notebook
-@pytest.mark.parametrize("lesson", LESSONS)
-def test_runs_and_shows_what_is_stored(lesson):
-    done = run_nbval(NOTEBOOKS / f"{lesson}.ipynb")
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
 def solutions_of(lesson: str) -> dict[str, str]:
@@ -61,21 +54,36 @@ def test_every_exercise_has_a_test_and_a_solution(lesson):
         assert outside[0] == outside[1], f"{lesson} {tag}: solution and skeleton differ outside the hole"
 
 
-@pytest.mark.notebook
-@pytest.mark.parametrize("lesson", [lesson for lesson in LESSONS if solutions_of(lesson)])
-def test_solutions_are_right_and_skeletons_are_not_started(lesson):
-    nb, solutions = notebook(lesson), solutions_of(lesson)
-    stored = {tag: cell for tag, cell in exercise_cells(nb).items()}
-    for tag, cell in stored.items():
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_skeletons_are_not_started(lesson):
+    for tag, cell in exercise_cells(notebook(lesson)).items():
         shown = "".join(output.get("text", "") for output in cell.outputs)
         assert "not started" in shown, f"{lesson} {tag}: the stored skeleton must print that it is not started"
-    nb.cells = [cell for cell in code_cells(nb) if "setup" in tags(cell) or set(tags(cell)) & set(solutions)]
-    for tag, cell in exercise_cells(nb).items():
-        cell.source = solutions[tag]
-    execute(nb)
-    for tag, cell in exercise_cells(nb).items():
-        shown = "".join(output.get("text", "") for output in cell.outputs)
-        assert ": OK" in shown, f"{lesson} {tag}: {shown}"
+
+
+MUST_BE_RIGHT = """\
+import contextlib, io
+def check(id, answer, check=check):
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        check(id, answer)
+    assert said.getvalue() == f"Exercise {id}: OK\\n", said.getvalue()
+"""
+
+
+def with_solutions(nb, solutions: dict[str, str]):
+    """The notebook with its solutions as further cells behind it, whose checks must say OK: one run proves both."""
+    for source in [MUST_BE_RIGHT, *solutions.values()] if solutions else []:
+        nb.cells.append(nbformat.v4.new_code_cell(source, metadata={"tags": ["nbval-ignore-output"]}))
+    return nb
+
+
+@pytest.mark.notebook
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_shows_what_is_stored_and_its_solutions_are_right(lesson, tmp_path):
+    path = tmp_path / f"{lesson}.ipynb"
+    nbformat.write(with_solutions(notebook(lesson), solutions_of(lesson)), path)
+    done = run_nbval(path)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
 # ------------------------------------------------------------------------------------------------ house rules
@@ -169,32 +177,54 @@ def test_links_exist(lesson):
 # ------------------------------------------------------------------------------------------------ the checks themselves
 
 
-def one_cell(tmp_path, source, outputs, name="toy", **metadata):
-    cell = nbformat.v4.new_code_cell(source, outputs=outputs, execution_count=1, metadata=metadata)
-    nb = nbformat.v4.new_notebook(cells=[cell])
-    path = tmp_path / f"{name}.ipynb"
+def toy(tmp_path, *cells):
+    """A notebook of cells (source, outputs) or (source, outputs, tags)."""
+    nb = nbformat.v4.new_notebook(cells=[
+        nbformat.v4.new_code_cell(source, outputs=outputs, execution_count=1, metadata={"tags": list(tags)})
+        for source, outputs, *tags in cells])
+    path = tmp_path / f"{len(list(tmp_path.iterdir()))}.ipynb"
     nbformat.write(nb, path)
     return path
 
 
+def printed(text):
+    return [nbformat.v4.new_output("stream", name="stdout", text=text)]
+
+
+def shown(text):
+    return [nbformat.v4.new_output("execute_result", data={"text/plain": text}, execution_count=1)]
+
+
 @pytest.mark.notebook
 def test_nbval_as_configured_notices_and_forgives_the_right_things(tmp_path):
-    """Forgives widget ids, picture bytes, addresses; notices a changed value, twice in a row."""
-    stream = lambda text: [nbformat.v4.new_output("stream", name="stdout", text=text)]  # noqa: E731
-    shown = lambda text: [nbformat.v4.new_output("execute_result", data={"text/plain": text}, execution_count=1)]  # noqa: E731
-    slider = "import ipywidgets\nipywidgets.IntSlider(3)"
-    interact = "from ipywidgets import interact\ninteract(lambda x: print('x is', x), x=3)\nNone"
-    good = [
-        one_cell(tmp_path, "print(1 + 1)", stream("2\n"), "value"),
-        one_cell(tmp_path, "object()", shown("<object at 0x7f00deadbeef>"), "address"),
-        one_cell(tmp_path, slider, shown("IntSlider(value=3)"), "slider"),
+    """Forgives widget ids, picture bytes, addresses, twice in a row; notices a changed value and anything on stderr."""
+    picture = "print('<img alt=\"A\" data-png=\"{0}{0}\" src=\"data:image/png;base64,{0}\"/> <Figure size {1} with 1 Axes>')"
+    good = toy(
+        tmp_path, ("print(1 + 1)", printed("2\n")), ("object()", shown("<object at 0x7f00deadbeef>")),
+        ("import ipywidgets\nipywidgets.IntSlider(3)", shown("IntSlider(value=3)")),
         # What interact prints goes into its widget, which nbval cannot follow: such cells carry nbval's own tag.
-        one_cell(tmp_path, interact, [], "interact", tags=["nbval-ignore-output"]),
-    ]
+        ("ipywidgets.interact(lambda x: print('x is', x), x=3)\nNone", [], "nbval-ignore-output"),
+        (picture.format("abcd", "640x480"), printed('<img alt="A" data-png="efef" src="data:image/png;base64,efgh"/> <Figure size 432x288 with 1 Axes>\n')),
+    )
     for _ in range(2):
-        done = run_nbval(*good)
+        done = run_nbval(good)
         assert done.returncode == 0, done.stdout[-3000:]
-    wrong = one_cell(tmp_path, "print(1 + 1)", stream("3\n"), "wrong")
-    assert run_nbval(wrong).returncode == 1
-    stderr = one_cell(tmp_path, "import sys\nprint('warning', file=sys.stderr)", [], "stderr")
-    assert run_nbval(stderr).returncode == 1
+    bad = toy(tmp_path, ("print(1 + 1)", printed("3\n")), ("import sys\nprint('warning', file=sys.stderr)", []),
+              ("print('new')", []), ("", printed("removed\n")), ("1 / 0", []),
+              (picture.format("abcd", "1x1"), printed('<img alt="B" data-png="ab" src="data:image/png;base64,abcd"/> <Figure size 1x1 with 1 Axes>\n')))
+    done = run_nbval(bad)
+    assert done.returncode == 1 and "6 failed" in done.stdout, done.stdout[-6000:]
+
+
+@pytest.mark.notebook
+def test_a_wrong_or_empty_solution_is_noticed(tmp_path):
+    check = """
+def check(id, answer):
+    assert answer in (42, ...), "wrong"
+    print(f"Exercise {id}: OK" if answer == 42 else f"Exercise {id}: not started")
+"""
+    path = toy(tmp_path, (check, []))
+    nb = with_solutions(read(path), {f"exercise-{n}": f'check("toy.{n}", {answer})' for n, answer in enumerate(["42", "54", "..."])})
+    nbformat.write(nb, path)
+    done = run_nbval(path)
+    assert "2 failed, 3 passed" in done.stdout, done.stdout[-3000:]

@@ -1,5 +1,10 @@
 """The map of lessons: its part of the course, what it asks, how long it takes. Shown by lesson 00; the README repeats it."""
 
+from pathlib import Path
+
+from helpers.lesson.table import table
+
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 HARDWARE, TRITON, CUDA, MODELS = "the hardware", "Triton, block by block", "CUDA, thread by thread", "appendix"
 _TABLE = [
     ("01_memory_hierarchy", "Why does a faster GPU not make every operation faster?", 45),
@@ -26,9 +31,6 @@ def part_of(lesson: str) -> str | None:
 
 def lesson_map():
     """The lessons that are there, as a table."""
-    from helpers.lesson.store import NOTEBOOKS
-    from helpers.lesson.table import table
-
     there = [row for row in LESSONS if (NOTEBOOKS / f"{row['lesson']}.ipynb").exists()]
     rows = [{"part": part_of(row["lesson"])} | row | {"GPU": "not needed"} for row in there]
     return table(rows, caption="The map of lessons")

@@ -24,9 +24,9 @@ from pathlib import Path
 import nbformat
 
 from helpers.compile import store as compiled_store
+from helpers.lesson.map import NOTEBOOKS
 
-ROOT = Path(__file__).parents[2]
-NOTEBOOKS = ROOT / "notebooks"
+ROOT = NOTEBOOKS.parent
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 TIMEOUT_S = 120
 
