@@ -182,16 +182,28 @@ def hierarchy(name: str) -> list[dict]:
     latency = spec.latency_cycles
     size = lambda mib: None if mib is None else mib * MIB  # noqa: E731
     return [
-        {"level": "registers", "managed by": "the compiler", "bytes": size(spec.registers_mib),
+        {"level": "registers", "bytes": size(spec.registers_mib),
          "tb_per_s": spec.register_read_tb_per_s, "cycles": None},
-        {"level": "L1 + shared", "managed by": "hardware + you", "bytes": size(spec.l1_mib),
+        {"level": "L1 + shared", "bytes": size(spec.l1_mib),
          "tb_per_s": spec.l1_tb_per_s, "cycles": latency["l1"]},
-        {"level": "L2", "managed by": "hardware", "bytes": spec.l2_bytes, "tb_per_s": spec.l2_tb_per_s,
+        {"level": "L2", "bytes": spec.l2_bytes, "tb_per_s": spec.l2_tb_per_s,
          "cycles": latency["l2"]},
-        {"level": "device memory", "managed by": "you", "bytes": None if spec.memory_gb is None else spec.memory_gb * 1e9,
+        {"level": "device memory", "bytes": None if spec.memory_gb is None else spec.memory_gb * 1e9,
          "tb_per_s": None if spec.bandwidth_gb_per_s is None else spec.bandwidth_gb_per_s / 1e3,
          "cycles": latency["dram"]},
     ]
+
+
+WHO_DECIDES = [
+    {"level": "registers", "managed by": "the compiler",
+     "how": "assigned when compiling; values that find no place spill to device memory"},
+    {"level": "L1", "managed by": "the hardware", "how": "a cache in each SM; shares one array with shared memory"},
+    {"level": "shared memory", "managed by": "the programmer (in Triton: the compiler)",
+     "how": "as much of that array as a kernel asks for, filled and read by name"},
+    {"level": "L2", "managed by": "the hardware",
+     "how": "a cache for all SMs; since 8.0 a window of it can be set aside for data that stays"},
+    {"level": "device memory", "managed by": "the programmer", "how": "allocated by the program; loads and stores name it"},
+]
 
 
 def draw_hierarchy(axes, name: str):

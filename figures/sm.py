@@ -1,6 +1,6 @@
-"""Figures of lesson 02: one SM (Fig 1-3), levels of threads (Fig 1-4), the scheduler (Fig 1-5), warps on the hardware."""
+"""Figures of lesson 02 drawn from facts and a model: one SM (Fig 1-3), levels (Fig 1-4), the scheduler (Fig 1-5)."""
 
-from figures.style import MARKERS, ROLE, SERIES, Picture, box, diagram, new
+from figures.style import ROLE, SERIES, Picture, box, diagram, new
 from helpers.evidence import simulated
 from helpers.simt.scheduler import (
     DONE,
@@ -28,6 +28,7 @@ def sm_facts(name: str) -> dict:
         "gpu": gpu(name).name, "smsps": sm.smsps_per_sm, "lanes": sm.fp32_lanes_per_smsp,
         "registers_kib": sm.registers_kib_per_sm // sm.smsps_per_sm, "slots": sm.max_warps_per_smsp,
         "tensor_cores": None if sm.tensor_cores_per_sm is None else sm.tensor_cores_per_sm // sm.smsps_per_sm,
+        "tensor_cores_doubtful": f"{sm.cc[0]}.{sm.cc[1]} is unverified" in (getattr(sm.fact("tensor_cores_per_sm"), "note", "")),
         "unified_kib": sm.unified_cache_kib, "shared_kib": sm.shared_kib_per_sm, "tmem_kib": sm.tensor_memory_kib_per_sm,
     }
 
@@ -57,6 +58,7 @@ def draw_sm(ax, name: str):
                 va="top" if lanes <= 16 else "center", fontsize=8, color=ROLE["limit"])
         cores = facts["tensor_cores"]
         text = "Tensor Core" if cores == 1 else "Tensor Cores: unknown" if cores is None else f"{cores} Tensor Cores"
+        text += " (unverified)" if facts["tensor_cores_doubtful"] else ""
         box(ax, left + 1, 17, width - 2, 4, text, role="model", fill=0.25, fontsize=8.5)
     extra = f"; Tensor Memory {facts['tmem_kib']} KiB" if facts["tmem_kib"] else ""
     box(ax, 3, 3, 94, 10, f"L1 cache and shared memory: {facts['unified_kib']} KiB, of which shared at most "
@@ -84,10 +86,10 @@ def show_sm(name: str = "RTX 5090") -> Picture:
 # ------------------------------------------------------------------------------------- Fig 1-4: levels
 LEVELS = [  # level, how many, runs on, what its members share
     ("grid", "all blocks of a launch", "the whole GPU", "device memory, L2"),
-    ("cluster", "up to 8 blocks (9.0 and later, optional)", "neighbouring SMs", "distributed shared memory"),
+    ("cluster", "up to 8 blocks (from 9.0 on, optional)", "neighbouring SMs", "each other's shared memory"),
     ("block", "1 to 32 warps", "one SM, until it ends", "shared memory, barriers"),
     ("warp", "32 threads", "one SMSP, for life", "the issue slot, shuffles"),
-    ("thread", "", "one lane", "its registers"),
+    ("thread", "", "one lane", "nothing (own registers)"),
 ]
 
 
@@ -123,14 +125,16 @@ def show_levels() -> Picture:
 
 # ------------------------------------------------------------------------------------- Fig 1-5: one cycle of an SM
 def one_cycle(blocks: int = 3, warps_per_block: int = 4, cycle: int = 20, waiting_smsp: int = 2) -> list[dict]:
-    """The warps of each SMSP at a cycle: names and states. All compute, but those of one SMSP wait for memory."""
+    """The warps of each SMSP at a cycle: names and states. Those of one SMSP wait for memory; the others compute on two
+    independent chains a warp, so that now and then more than one may go on. SMSPs are not in step."""
     found = []
+    memory = [Instruction("load", 400, needs=0), Instruction("fma", 4)]
+    two_chains = [Instruction("fma", 4, needs=0)] * 2 + [Instruction("fma", 4, needs=2)] * 40
     for s, held in enumerate(smsps(blocks, warps_per_block)):
-        memory = [Instruction("load", 400, needs=0), Instruction("fma", 4)]
-        stream = memory if s == waiting_smsp else chain(40)
-        trace = schedule([stream] * len(held), cycles=cycle + 1)
+        stream, at = (memory, cycle) if s == waiting_smsp else (two_chains, cycle + 2 * (s % 2))
+        trace = schedule([stream] * len(held), cycles=at + 1)
         found.append({"names": [f"B{block} w{warp}" for block, warp in held],
-                      "states": [states[cycle] for states in trace.states]})
+                      "states": [states[at] for states in trace.states]})
     return found
 
 
@@ -235,119 +239,3 @@ def show_scheduler(warps: int = 1, latency: int = 4, work: str = "dependent FMAs
     draw_timeline(ax, trace, cycles)
     ax.set_title(f"{warps} warp{'s' * (warps > 1)}: {trace.utilisation:.0%} of {cycles} issue slots used", pad=20)
     return Picture(fig, timeline_alt(trace, cycles), simulated("scheduler model, one SMSP"))
-
-
-# ------------------------------------------------------------------------------------- measured: who shares a scheduler
-def pair_ratios(table) -> dict[tuple[int, int], float]:
-    """(first, second) -> cycles of `first` beside `second`, in units of the median of a warp that works alone."""
-    alone = table[table["first"] == table["second"]]["cycles"].median()
-    return {(int(f), int(s)): c / alone for f, s, c in zip(table["first"], table["second"], table["cycles"], strict=True)}
-
-
-def sharing(table) -> list[list[int]]:
-    """Groups of warps that slow each other down: more than 1.5 times the time of one alone."""
-    ratios = pair_ratios(table)
-    warps = sorted({f for f, _ in ratios})
-    groups = []
-    for warp in warps:
-        home = next((g for g in groups if ratios[(g[0], warp)] > 1.5), None)
-        if home is None:
-            groups.append([warp])
-        else:
-            home.append(warp)
-    return groups
-
-
-def draw_pairs(ax, table):
-    """A square for each pair of warps: how much longer the first takes beside the second."""
-    ratios = pair_ratios(table)
-    warps = sorted({f for f, _ in ratios})
-    for (first, second), ratio in ratios.items():
-        slow = ratio > 1.5
-        box(ax, second, first, 1, 1, f"{ratio:.1f}", role="compute" if slow else "muted", fill=0.75 if slow else 0.12,
-            fontsize=8.5, color="white" if slow else "#555555")
-    ax.set(xlim=(0, len(warps)), ylim=(len(warps), 0), aspect="equal", xlabel="warp beside it", ylabel="warp that is timed")
-    ax.set_xticks([w + 0.5 for w in warps], warps)
-    ax.set_yticks([w + 0.5 for w in warps], warps)
-    ax.grid(False)
-    ax.tick_params(length=0)
-    return ax
-
-
-def pairs_alt(table) -> str:
-    groups = ", ".join("{" + ", ".join(map(str, g)) + "}" for g in sharing(table))
-    return f"Time of one warp beside another, in units of one alone. Warps that double each other's time: {groups}."
-
-
-def show_pairs(table, evidence="") -> Picture:
-    """`table` is that of measure("scheduler_pairs")."""
-    fig, ax = new(6.2, 4.4)
-    draw_pairs(ax, table)
-    groups = sharing(table)
-    by_four = all(len({w % 4 for w in g}) == 1 for g in groups) and len(groups) == 4
-    ax.set_title("Warps w and w + 4 take turns, all others do not" if by_four else f"{len(groups)} groups of warps take turns")
-    return Picture(fig, pairs_alt(table), evidence)
-
-
-def draw_block_shapes(ax, table):
-    """Time over the number of warps on an SM, as one block or as blocks of one warp; one alone is 1."""
-    alone = table[table["warps"] == 1]["time_us"].median()
-    for (variant, rows), marker, role in zip(table.groupby("variant", sort=False), MARKERS, ("measured", "accent"),
-                                             strict=False):
-        rows = rows.sort_values("warps")
-        ax.plot(rows["warps"], rows["time_us"] / alone, marker=marker, color=ROLE[role], label=variant,
-                markersize=6 if role == "measured" else 4, zorder=3 if role == "accent" else 2)
-    most = int(table["warps"].max())
-    steps = [-(-w // 4) for w in range(1, most + 1)]
-    ax.step(range(1, most + 1), steps, where="mid", color=ROLE["model"], linestyle="--", linewidth=1.3, zorder=1,
-            label="w / 4, rounded up")
-    ax.set(xlabel="w: busy warps on every SM", ylabel="time (one warp = 1)", ylim=(0, max(steps) * 1.15))
-    ax.set_xticks(range(1, most + 1))
-    ax.legend(loc="upper left")
-    return ax
-
-
-def block_shapes_alt(table) -> str:
-    alone = table[table["warps"] == 1]["time_us"].median()
-    parts = []
-    for variant, rows in table.groupby("variant", sort=False):
-        at = rows.set_index("warps")["time_us"] / alone
-        parts.append(f"{variant}: " + ", ".join(f"{at[w]:.2f} at w = {w}" for w in (4, 5, 8) if w in at.index))
-    return f"Time of w busy warps on every SM in units of one. {'; '.join(parts)}."
-
-
-def show_block_shapes(table, evidence="") -> Picture:
-    """`table` is that of measure("block_shapes")."""
-    fig, ax = new(7.2, 3.5)
-    draw_block_shapes(ax, table)
-    one = table[table["warps"] == 1]["time_us"].median()
-    four = table[table["warps"] == 4]["time_us"].max() / one
-    ax.set_title("Four busy warps take as long as one, the fifth waits" if four < 1.1 else
-                 f"Four busy warps take {four:.1f} times as long as one")
-    return Picture(fig, block_shapes_alt(table), evidence)
-
-
-# ------------------------------------------------------------------------------------- measured: placement
-def first_sm(row, warps_per_block: int) -> list[dict]:
-    """The warps on the SM that got block 0: block, warp, slot, slot mod 4; `row` is one of measure("warp_placement")."""
-    sm, slot = row["sm"], row["slot"]
-    return [{"block": i // warps_per_block, "warp": i % warps_per_block, "SM": sm[i], "warp slot": slot[i],
-             "slot mod 4": slot[i] % 4} for i in range(len(sm)) if sm[i] == sm[0]]
-
-
-def placement_summary(table) -> list[dict]:
-    """One line a launch: how evenly blocks spread over the SMs, and whether a block's warps take slots in turn: warp w
-    of a block has the slot of its warp 0 plus w, modulo 4."""
-    found = []
-    for _, row in table.iterrows():
-        warps, slot = int(row["warps_per_block"]), row["slot"]
-        sms = row["sm"][::warps]
-        counts = sorted(sms.count(sm) for sm in set(sms))
-        in_turn = sum((slot[i] - slot[i - i % warps]) % 4 == i % warps % 4 for i in range(len(slot))) / len(slot)
-        on_sm = {sm: [s % 4 for s, at in zip(slot, row["sm"], strict=True) if at == sm] for sm in set(sms)}
-        even = sum(max(map(taken.count, range(4))) - min(map(taken.count, range(4))) == 0 for taken in on_sm.values())
-        found.append({"blocks": len(sms), "warps a block": warps, "SMs used": len(on_sm),
-                      "blocks on an SM": f"{counts[0]}" if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]}",
-                      "warps whose slot is in turn": f"{in_turn:.0%}" if warps > 1 else "one warp only",
-                      "SMs with equal numbers of slots mod 4": f"{even / len(on_sm):.0%}"})
-    return found

@@ -101,12 +101,12 @@ def latency_table(levels: dict[str, dict[str, float]], spec: specs.Gpu, publishe
     """
     rows, titles = [], specs.sources()
     for level, at in levels.items():
-        row = {"a load from": level, f"{spec.name} (cycles)": at["cycles"], "ns": at["ns"]}
-        row |= {f"{name} (cycles, published)": cycles[LEVELS[level]] for name, cycles in published.items()}
+        row = {"a load from": level, spec.name: at["cycles"], "in ns": at["ns"]}
+        row |= {f"{name} (published)": cycles[LEVELS[level]] for name, cycles in published.items()}
         first = next(iter(published))
         rows.append(row | {f"ratio to {first}": at["cycles"] / published[first][LEVELS[level]]})
     used = dict.fromkeys(titles[row["source"]]["title"] for row in specs.latencies() if row["gpu"] in published and "l1_cycles" in row)
-    return table(rows, caption="Latency of one dependent load", evidence=f"{measured.line()} | published · {'; '.join(used)}")
+    return table(rows, caption="Latency of one dependent load in cycles, the measured one also in ns", evidence=f"{measured.line()} | published · {'; '.join(used)}")
 
 
 def rate_table(levels: dict[str, float], spec: specs.Gpu, measured) -> Table:
