@@ -8,7 +8,7 @@ from helpers.cuda.counting import ELEMENTS, ORDERS, count_warp
 PATTERN_CONTROLS = {
     "element_bytes": ([1, 2, 4, 8, 16], 4),
     "stride": ([0, 1, 2, 3, 4, 8, 16, 32], 1),
-    "offset": ([0, 1, 2, 4, 7, 8, 16, 31], 0),
+    "offset": ([0, 1, 2, 4, 7, 8, 16, 31], 1),
     "order": (list(ORDERS), "in order"),
 }
 

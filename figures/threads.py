@@ -141,32 +141,40 @@ def blocks_per_us(data):
 
 
 def draw_blocks(ax, data):
-    """Bandwidth over threads a block, beside what blocks got through as fast as the smallest ones would move."""
-    rows = data.sort_values("block")
-    smallest = blocks_per_us(data).iloc[0] * rows["traffic_bytes"] / rows["n"] * rows["block"] / 1e3  # GB/s
-    top = 1.15 * rows["bandwidth_gb_per_s"].max()
-    reached = rows["block"][smallest < top]
-    ax.plot(reached, smallest[smallest < top], linestyle="--", color=ROLE["model"], zorder=1)
-    ax.annotate(f"{blocks_per_us(data).iloc[0]:,.0f} blocks a µs", (reached.iloc[-1], smallest[smallest < top].iloc[-1]),
-                xytext=(-8, 2), textcoords="offset points", ha="right", fontsize=8.5, color=ROLE["model"])
-    (line,) = ax.plot(rows["block"], rows["bandwidth_gb_per_s"], marker="o", color=ROLE["measured"])
+    """Bandwidth over threads a block, beside what blocks got through as fast as the smallest ones would move.
+
+    The model line belongs to the first variant; further ones (the reader's own) are drawn beside it.
+    """
+    variants = [rows.sort_values("block") for _, rows in data.groupby("variant", sort=False)]
+    rows, top = variants[0], 1.15 * data["bandwidth_gb_per_s"].max()
+    rate = blocks_per_us(rows).iloc[0]
+    smallest = rate * rows["traffic_bytes"] / rows["n"] * rows["block"] / 1e3  # GB/s
+    reached = smallest < top
+    ax.plot(rows["block"][reached], smallest[reached], linestyle="--", color=ROLE["model"], zorder=1)
+    ax.annotate(f"{rate:,.0f} blocks a µs", (rows["block"][reached].iloc[-1], smallest[reached].iloc[-1]), xytext=(-8, 2),
+                textcoords="offset points", ha="right", fontsize=8.5, color=ROLE["model"])
+    for one, colour, marker in zip(variants, (ROLE["measured"], ROLE["accent"]), "os", strict=False):
+        ax.plot(one["block"], one["bandwidth_gb_per_s"], marker=marker, color=colour, label=one["variant"].iloc[0])
     odd = rows[rows["block"] % 32 != 0]
     ax.plot(odd["block"], odd["bandwidth_gb_per_s"], linestyle="", marker="X", markersize=9, color=ROLE["compute"])
     for row in odd.itertuples():
         ax.annotate(f"{row.block}: no multiple of 32", (row.block, row.bandwidth_gb_per_s),
                     xytext=(9, -13) if row.block < 500 else (6, -32), textcoords="offset points",
                     ha="left" if row.block < 500 else "right", fontsize=8.5, color=ROLE["compute"])
+    if len(variants) > 1:
+        ax.legend(loc="lower right")
     ax.set_xscale("log", base=2)
     ax.set_xticks([32, 64, 128, 256, 512, 1024], [32, 64, 128, 256, 512, 1024])
     ax.set_ylim(0, top)
     ax.set(xlabel="threads a block", ylabel="read + written (GB/s)")
-    return line
+    return ax
 
 
 def blocks_alt(data) -> str:
     best, worst = data.loc[data["bandwidth_gb_per_s"].idxmax()], data.loc[data["bandwidth_gb_per_s"].idxmin()]
+    rate = worst["n"] / worst["block"] / worst["time_us"]
     return (f"Bandwidth over the block size: from {worst['bandwidth_gb_per_s']:,.0f} GB/s at {worst['block']} threads, "
-            f"{blocks_per_us(data).iloc[0]:,.0f} blocks a µs, to {best['bandwidth_gb_per_s']:,.0f} GB/s at {best['block']}.")
+            f"{rate:,.0f} blocks a µs, to {best['bandwidth_gb_per_s']:,.0f} GB/s at {best['block']}.")
 
 
 def show_blocks(data, evidence="") -> Picture:
