@@ -10,6 +10,7 @@ SCHEDULE_CONTROLS = {
     "chunks": ([1, 2, 4, 8, 16], 4), "copy_ms": ([2, 5, 8, 12], 8), "kernel_ms": ([2, 6, 10, 16], 10),
     "copy_back_ms": ([0, 4, 8], 0), "copy_engines": [1, 2],
 }
+TIMELINE_CONTROLS = {"chunks": ([1, 2, 4, 8, 16], 4), "kernel": ["longer", "shorter"]}
 ROWS = ("copy in", "kernel", "copy out")
 COLOURS = {"copy in": ROLE["memory"], "kernel": ROLE["compute"], "copy out": ROLE["model"]}
 
@@ -90,10 +91,12 @@ STREAMS, ONE_STREAM, PAGEABLE = "pinned, a stream each", "pinned, one stream", "
 
 def draw_overlap(ax, data):
     """One length of kernel: time over the number of chunks, the estimate, and what no number of chunks can beat."""
-    for variant, colour, marker in ((ONE_STREAM, ROLE["compute"], "s"), (STREAMS, ROLE["measured"], "o")):
+    for variant, colour, marker in ((ONE_STREAM, ROLE["compute"], "s"), ("yours", ROLE["accent"], "^"),
+                                    (STREAMS, ROLE["measured"], "o")):
         rows = data[data["variant"] == variant].sort_values("chunks")
-        ax.plot(rows["chunks"], rows["time_us"] / 1e3, marker=marker, color=colour, label=variant)
-    ax.plot(rows["chunks"], rows["estimate_us"] / 1e3, color=ROLE["model"], linestyle="--", label="estimate for these")
+        if len(rows):
+            ax.plot(rows["chunks"], rows["time_us"] / 1e3, marker=marker, color=colour, label=variant)
+    ax.plot(rows["chunks"], rows["estimate_us"] / 1e3, color=ROLE["model"], linestyle="--", label="estimate for streams")
     copy, kernel = rows["copy_us"].iloc[0] / 1e3, rows["kernel_us"].iloc[0] / 1e3
     ax.axhline(max(copy, kernel), color=ROLE["limit"], linestyle=":", linewidth=1.2)
     ax.annotate(f"the {'copy' if copy > kernel else 'kernel'} alone", (1, max(copy, kernel)), xytext=(0, -4), fontsize=8.5,

@@ -89,6 +89,44 @@ def cuda_warps(file: str, kernel: str, target: str, block: int) -> int:
     return occupancy(target, block, compile_cuda(file, kernel, target).registers).warps
 
 
+def cuda_code(file: str, kernel: str, target: str, *options: str):
+    """A kernel of helpers/cuda compiled for a target: .registers, .count("ld.global"), .count_sass("LDS"), ..."""
+    from helpers.cuda.launch import CudaKernel
+
+    return CudaKernel(file, kernel, options).compiled(target)
+
+
+def matmul_reads(n: int, tile: int):
+    """The global loads of an n x n product, counted by the SIMT machine: .lanes, .sectors; tile = 1 is the naive kernel."""
+    import torch
+
+    from helpers.cuda.launch import CudaKernel
+
+    kernel = CudaKernel("matmul.cu", "tiled_matmul", (f"-DTILE={tile}",)) if tile > 1 else CudaKernel("matmul.cu", "naive_matmul")
+    edge = tile if tile > 1 else min(n, 32)
+    args = torch.rand(n, n), torch.rand(n, n), torch.empty(n, n), n, n, n
+    return kernel.counted((-(-n // edge),) * 2, (edge, edge), *args, races=False).of("global load")
+
+
+def shared_passes(step: int) -> int:
+    """Passes that a warp takes whose lanes read words of shared memory `step` apart, counted by the SIMT machine."""
+    import torch
+
+    from helpers.cuda.launch import CudaKernel
+    from helpers.lesson.exercises.shared_memory import PASSES
+
+    report = CudaKernel(PASSES, "strided").counted(1, 32, torch.empty(32), step, shared_bytes=4 * 32 * 65)
+    return report.of("shared load").wavefronts
+
+
+def overlap_over_estimate(rounds: int, variant: str = "pinned, a stream each") -> list[float]:
+    """Measured over estimated time of `copy_compute_overlap`, for 1 to 16 chunks."""
+    from helpers import results
+
+    rows = results.recorded("copy_compute_overlap", variants=variant, rounds=rounds).sort_values("chunks")
+    return [float(ratio) for ratio in rows["time_us"] / rows["estimate_us"]]
+
+
 def loop_counts(compiled, opcode: str, other: str) -> tuple[int, int]:
     """Instructions `opcode` and `other` in the loop that holds the most of `opcode`."""
     from helpers.sass import count, main_loop
@@ -167,6 +205,10 @@ def memory_wall_growth(series: str) -> float:
 
 
 FACTS = {
+    "cuda_code": cuda_code,
+    "matmul_reads": matmul_reads,
+    "shared_passes": shared_passes,
+    "overlap_over_estimate": overlap_over_estimate,
     "fma_share": fma_share,
     "fma_machine": fma_machine,
     "fma_error": fma_error,
