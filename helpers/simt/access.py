@@ -47,7 +47,7 @@ def address(instruction, kernel, text: str):
     return lambda m: np.broadcast_to(get(m), m.lanes).astype(np.uint64) + shift
 
 
-def _hints(instruction, *known):
+def hints(instruction, *known):
     """Check the opcode's parts: every one of them must be known."""
     rest = [p for p in instruction.parts[1:-1] if not re.fullmatch(r"L[12]::[\w:]+", p)]
     allow(type(instruction)(**{**vars(instruction), "parts": (instruction.name, *rest, "")}), HINTS, *known)
@@ -69,7 +69,7 @@ def _load(instruction, kernel):
     space = _space(instruction, kernel)
     if space == "parameter":
         return "parameter", _load_parameter(instruction, kernel)
-    _hints(instruction, VECTORS)
+    hints(instruction, VECTORS)
     dtype, raw, count, typed = _element(instruction)
     targets = [writer(instruction, kernel, name, dtype) for name in names_in(instruction.operands[0])]
     if len(targets) != count:
@@ -118,7 +118,7 @@ def _load_parameter(instruction, kernel):
 
 
 def _store(instruction, kernel):
-    _hints(instruction, VECTORS)
+    hints(instruction, VECTORS)
     _, raw, count, typed = _element(instruction)
     sources = [reader(instruction, kernel, name, raw) for name in names_in(instruction.operands[1])]
     if len(sources) != count:
@@ -132,70 +132,6 @@ def _store(instruction, kernel):
         values = np.stack([np.broadcast_to(get(m), m.lanes) for get in sources], axis=1)
         m.memory.store(instruction, space, where(m), lanes, values if lanes is None else values[lanes], typed, counted)
     return f"{space} store" if counted else "parameter", step
-
-
-# ------------------------------------------------------------------------------------------------ atomics
-
-
-def _wrapping_increment(old, limit):
-    return np.where(old >= limit, old.dtype.type(0), old + old.dtype.type(1))
-
-
-def _wrapping_decrement(old, limit):
-    return np.where((old == 0) | (old > limit), limit, old - old.dtype.type(1))
-
-
-ATOMICS = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
-           "xor": np.bitwise_xor, "exch": lambda old, new: new, "inc": _wrapping_increment, "dec": _wrapping_decrement}
-
-
-def _atomic(instruction, kernel):
-    """atom d, [a], b[, c] and red [a], b: lanes that share an address take turns in the order of their numbers."""
-    name = next((p for p in instruction.parts[1:] if p in {*ATOMICS, "cas"}), None)
-    kind = instruction.parts[-1]
-    if name is None or kind not in SIZES or kind.endswith(("x2", "16")):
-        raise unknown(instruction)
-    _hints(instruction, ATOMICS, {"cas"})
-    signed = kind[0] == "s" or (kind[0] == "f")
-    dtype = np.dtype(f"{kind[0] if signed else 'u'}{SIZES[kind]}".replace("s", "i"))
-    returns = instruction.name == "atom"
-    where_text, *value_texts = instruction.operands[1:] if returns else instruction.operands
-    write = writer(instruction, kernel, instruction.operands[0], dtype) if returns else None
-    where, space = address(instruction, kernel, where_text), space_of(instruction)
-    values = [reader(instruction, kernel, text, dtype) for text in value_texts]
-    raw, typed = np.dtype(f"u{dtype.itemsize}"), kind if kind[0] == "f" else None
-
-    def combine(old, *new):
-        if name == "cas":
-            return np.where(old == new[0], new[1], old)
-        return ATOMICS[name](old, new[0]).astype(dtype)
-
-    def step(m, lanes):
-        addresses = where(m)
-        active = np.arange(m.lanes) if lanes is None else np.flatnonzero(lanes)
-        new = [np.broadcast_to(get(m), m.lanes) for get in values]
-        result = np.zeros(m.lanes, dtype)
-        m.memory.count(instruction, space, addresses, lanes, dtype.itemsize)
-        for turn in _turns(m.memory.identities(space, addresses, active)):
-            now = np.zeros(m.lanes, bool)
-            now[active[turn]] = True
-            old = m.memory.load(instruction, space, addresses, now, raw, 1, typed, counted=False, atomic=True)[:, 0].view(dtype)
-            result[now] = old
-            m.memory.store(instruction, space, addresses, now,
-                    combine(old, *(v[now] for v in new))[:, None].view(raw), typed, counted=False, atomic=True)
-        if returns:
-            write(m, result, lanes)
-    return f"{space} {'atomic' if returns else 'reduction'}", step
-
-
-def _turns(places: np.ndarray):
-    """Positions in groups: no place occurs twice in a group, and a place's positions come in order."""
-    order = np.argsort(places, kind="stable")
-    ranked = places[order]
-    starts = np.flatnonzero(np.r_[True, ranked[1:] != ranked[:-1]])
-    turn = np.arange(len(places)) - np.repeat(starts, np.diff(np.r_[starts, len(places)]))
-    for number in range(turn.max() + 1):
-        yield np.sort(order[turn == number])
 
 
 def _load_matrix(instruction, kernel):
@@ -239,7 +175,7 @@ def _async_copy(instruction, kernel):
         return "arithmetic", lambda m, lanes: m.memory.wait(lanes, pending)
     if instruction.parts[1] != "async" or instruction.parts[2] not in ("ca", "cg") or "bulk" in instruction.parts:
         raise unknown(instruction)
-    _hints(instruction, {"async"})
+    hints(instruction, {"async"})
     target, source, size, *filled = instruction.operands
     size = int(size, 0)
     to, start = address(instruction, kernel, target), address(instruction, kernel, source)
@@ -270,5 +206,5 @@ def _convert_address(instruction, kernel):
     return "arithmetic", lambda m, lanes: write(m, get(m) + base.astype(dtype), lanes)
 
 
-BUILDERS = {"ld": _load, "ldu": _load, "st": _store, "atom": _atomic, "red": _atomic, "cp": _async_copy,
+BUILDERS = {"ld": _load, "ldu": _load, "st": _store, "cp": _async_copy,
             "cvta": _convert_address, "ldmatrix": _load_matrix}

@@ -4,7 +4,7 @@ import re
 from collections import ChainMap
 
 from helpers.simt.faults import UnknownInstruction
-from helpers.simt.kernel import SIZES, Instruction, Kernel, array, matching
+from helpers.simt.kernel import NAME, SIZES, Instruction, Kernel, array, matching
 
 # What a body consists of. Operands may be braced lists; other braces are scopes of declarations.
 STATEMENT = re.compile(r"""
@@ -12,7 +12,6 @@ STATEMENT = re.compile(r"""
     (?P<text>[^\s;{}][^;{}]*(?:\{[^{}]*\}[^;{}]*)*);
 """, re.VERBOSE)
 OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,\s][^,]*")
-NAME = re.compile(r"%?[\w$]+")
 LABEL = re.compile(r"^\s*([\w$]+):(?!:)", re.MULTILINE)
 CALL = re.compile(r"call(?:\.uni)?\s*(?:\(([^)]*)\)\s*,\s*)?([\w$%]+)\s*(?:,\s*\(([^)]*)\))?\s*(?:,\s*[\w$]+)?$")
 BUILT_IN = {"vprintf", "__assertfail"}  # functions that are instructions of this machine

@@ -30,9 +30,7 @@ def clamp(values: np.ndarray) -> np.ndarray:
 
 def odd_sum(p: np.ndarray, c: np.ndarray) -> np.ndarray:
     """p + c in float64, rounded to odd: a later rounding to fewer bits is then as if it had seen the exact sum."""
-    s = p + c
-    t = s - p
-    error = (p - (s - t)) + (c - t)  # exact: s + error = p + c (Knuth)
+    s, error = _exact_sum(p, c)
     bits = s.view(np.int64)
     inexact = (error != 0) & ((bits & 1) == 0) & np.isfinite(s)
     if inexact.any():  # the exact sum lies between s, which is even, and its neighbour on the error's side
@@ -60,7 +58,8 @@ def _double(*values):
 def fma(a, b, c, rounding="rn"):
     """a * b + c, rounded once. A product of two float32 numbers is exact in float64; the sum is rounded to odd."""
     if a.dtype == np.float64:
-        return _fma_double(a, b, c)
+        nearest = _fma_double(a, b, c)
+        return nearest if rounding == "rn" else directed(lambda y, a, b, c: a * b + c - y, nearest, rounding, a, b, c)
     a64, b64, c64 = _double(a, b, c)
     return _zero_sign(narrow(odd_sum(a64 * b64, c64), rounding, a.dtype.type), a64 * b64, c64, rounding)
 
@@ -74,22 +73,49 @@ def _zero_sign(result, p, c, rounding):
 
 
 def _fma_double(a, b, c):
-    """Through exact fractions: slow, for the few places that need it."""
-    product, out = a * b, a * b + c
+    """As Boldo and Melquiond (2008): the product and the sum with their errors, the small terms rounded to odd.
+
+    Where a term is too large or too small for that, exact fractions do it.
+    """
+    a, b, c = np.broadcast_arrays(*(np.atleast_1d(v) for v in (a, b, c)))
+    p = a * b
+    ah, al, bh, bl = *_halves(a), *_halves(b)
+    error = ((ah * bh - p) + ah * bl + al * bh) + al * bl
+    low, lower = _exact_sum(c, error)
+    high, middle = _exact_sum(p, low)
+    out = high + odd_sum(middle, lower)
     finite = np.isfinite(a) & np.isfinite(b) & np.isfinite(c)
-    for i in np.flatnonzero(finite & (product != 0) | (finite & (a != 0) & (b != 0))):
+    simple = ~finite | (a == 0) | (b == 0)
+    out = np.where(simple | ((p == -c) & (error == 0)), p + c, out)
+    easy = [(v == 0) | ((np.abs(v) > 2.0**-900) & (np.abs(v) < 2.0**900)) for v in (p, c)]
+    for i in np.flatnonzero(~simple & ~(easy[0] & easy[1] & (np.abs(a) < 2.0**900) & (np.abs(b) < 2.0**900) & (p != 0))):
         exact = fractions.Fraction(float(a[i])) * fractions.Fraction(float(b[i])) + fractions.Fraction(float(c[i]))
-        if exact:
-            try:
-                out[i] = float(exact)
-            except OverflowError:
-                out[i] = np.inf if exact > 0 else -np.inf
+        try:
+            out[i] = float(exact) if exact else p[i] + c[i]
+        except OverflowError:
+            out[i] = np.inf if exact > 0 else -np.inf
     return out
+
+
+def _halves(a):
+    """Two parts of 26 bits each (Veltkamp)."""
+    t = a * 134217729.0
+    high = t - (t - a)
+    return high, a - high
+
+
+def _exact_sum(a, b):
+    """The rounded sum and its error (Knuth)."""
+    s = a + b
+    t = s - a
+    return s, (a - (s - t)) + (b - t)
 
 
 def add(a, b, rounding="rn"):
     if rounding == "rn":
         return a + b
+    if a.dtype == np.float64:
+        return directed(lambda y, a, b: a + b - y, a + b, rounding, a, b)
     a64, b64 = _double(a, b)
     return _zero_sign(narrow(odd_sum(a64, b64), rounding), a64, b64, rounding)
 
@@ -101,8 +127,49 @@ def subtract(a, b, rounding="rn"):
 def multiply(a, b, rounding="rn"):
     if rounding == "rn":
         return a * b
+    if a.dtype == np.float64:
+        return directed(lambda y, a, b: a * b - y, a * b, rounding, a, b)
     a64, b64 = _double(a, b)
     return narrow(a64 * b64, rounding)
+
+
+def divide(a, b, rounding="rn"):
+    if rounding == "rn":
+        return a / b
+    return directed(lambda y, a, b: (a - y * b) * (1 if b > 0 else -1), a / b, rounding, a, b)
+
+
+def reciprocal(a, rounding="rn"):
+    return divide(np.ones_like(a), a, rounding)
+
+
+def square_root(a, rounding="rn"):
+    return np.sqrt(a) if rounding == "rn" else directed(lambda y, a: a - y * y, np.sqrt(a), rounding, a)
+
+
+def directed(excess, nearest, rounding: str, *values):
+    """Results rounded to nearest, moved to the neighbour that another rounding asks for.
+
+    `excess(result, *values)` has the sign of the exact result minus the given one. Exact fractions: slow, for the few
+    places that need it.
+    """
+    out, values = np.array(nearest), np.broadcast_arrays(*values)
+    for i in np.flatnonzero(~np.isnan(nearest) & np.all([np.isfinite(v) for v in values], axis=0)):
+        y, exactly = out[i], [fractions.Fraction(float(v[i])) for v in values]
+        if np.isinf(y):
+            if excess is not None and all(v for v in exactly):  # overflow: the exact result is nearer to zero
+                sign = -1 if y > 0 else 1
+            else:
+                continue
+        else:
+            over = excess(fractions.Fraction(float(y)), *exactly)
+            sign = (over > 0) - (over < 0)
+        down = rounding == "rm" or rounding == "rz" and y > 0
+        if sign < 0 and down:
+            out[i] = np.nextafter(y, y.dtype.type(-np.inf))
+        elif sign > 0 and (rounding == "rp" or rounding == "rz" and y < 0):
+            out[i] = np.nextafter(y, y.dtype.type(np.inf))
+    return out
 
 
 def minimum(a, b):
@@ -127,6 +194,13 @@ def correctly_rounded(function):
     return lambda a: function(a.astype(np.float64)).astype(np.float32)
 
 
+def rough(function):
+    """A float64 function that the hardware computes to some 20 bits: the first ones of the right result."""
+    def approximate(a):
+        return (function(a).view(np.uint64) & np.uint64(0xFFFFFFFF00000000)).view(np.float64)
+    return approximate
+
+
 APPROXIMATED = {"ex2": np.exp2, "lg2": np.log2, "rcp": np.reciprocal, "sqrt": np.sqrt, "sin": np.sin, "cos": np.cos,
                 "tanh": np.tanh, "rsqrt": lambda a: 1 / np.sqrt(a)}
 
@@ -140,6 +214,33 @@ def to_bf16(values: np.ndarray) -> np.ndarray:
 
 def from_bf16(bits: np.ndarray) -> np.ndarray:
     return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+def double_to_bf16(values: np.ndarray) -> np.ndarray:
+    """float64 (exact, or rounded to odd) to the bits of bfloat16, rounded once to nearest even."""
+    short = narrow(values, "rz")
+    bits = short.view(np.uint32) | (np.isfinite(short) & (short != values))  # anything below the last bit shows in it
+    return to_bf16(bits.astype(np.uint32).view(np.float32))
+
+
+def of_short(function, kind: str):
+    """A function of floats as one of registers that hold bf16 as bits, or two of f16 or bf16."""
+    if kind == "f16x2":
+        return pairwise(function, np.uint32, np.float16)
+    wide = {fma: lambda a, b, c: odd_sum(a * b, c), add: odd_sum, np.add: odd_sum,
+            subtract: lambda a, b: odd_sum(a, -b)}.get(function, function)
+
+    def single(*bits):
+        return double_to_bf16(wide(*(from_bf16(np.asarray(b)).astype(np.float64) for b in bits)))
+    return single if kind == "bf16" else pairwise(single, np.uint32, np.uint16)
+
+
+def pairwise(function, register, item):
+    """A function of packed pairs, from one of their halves."""
+    def pairs(*values):
+        halves = [np.ascontiguousarray(v)[..., None].view(item) for v in np.broadcast_arrays(*values)]
+        return np.ascontiguousarray(function(*halves)).view(register)[..., 0]
+    return pairs
 
 
 def to_f16(values: np.ndarray) -> np.ndarray:

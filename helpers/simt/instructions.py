@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 
-from helpers.simt import floats, integers
+from helpers.simt import carry, floats, integers
 from helpers.simt.kernel import PACKED, TYPES
 from helpers.simt.operands import names_in, reader, unknown, writer
 
@@ -13,7 +13,7 @@ ROUND = {*floats.ROUNDINGS}
 
 def decode(instruction, kernel):
     """("arithmetic", function that executes it) of an instruction on registers; None for others."""
-    build = BUILDERS.get(instruction.name)
+    build = carry.BUILDERS.get(instruction.name) if carry.concerns(instruction) else BUILDERS.get(instruction.name)
     return ("arithmetic", build(instruction, kernel)) if build else None
 
 
@@ -62,63 +62,70 @@ def _apply(instruction, kernel, function, result, *dtypes):
 def _float(function, arity: int, *, modes=(), rounds=False, nan=True):
     """An instruction on floats: `function(*values)`, with the rounding as a keyword if `rounds`."""
     def build(instruction, kernel):
-        parts = allow(instruction, {"ftz", "sat"}, modes, ROUND if rounds else {"rn"})
-        rounding = next(iter(parts & ROUND), "rn")
-        packed = PACKED.get(instruction.parts[-1])
-        dtype = np.dtype(packed[1]) if packed else _type(instruction, "f")
-        if rounding != "rn" and dtype != np.float32:
+        kind = instruction.parts[-1]
+        parts = allow(instruction, {"ftz", "sat", "relu"}, modes, ROUND if rounds else {"rn"})
+        rounding, packed = next(iter(parts & ROUND), "rn"), PACKED.get(kind)
+        short = kind in ("bf16", "bf16x2")
+        dtype = np.dtype(packed[1]) if packed else None if short else _type(instruction, "f")
+        if rounding != "rn" and dtype not in (np.float32, np.float64):
             raise unknown(instruction, "rounding")
-        f = function if rounding == "rn" else lambda *v: function(*v, rounding)
 
         def step(*values):
             if "ftz" in parts:
                 values = [floats.flush(v) for v in values]
-            out = f(*values)
+            out = function(*values) if rounding == "rn" else function(*values, rounding)
             if nan:
                 out = floats.one_nan(out)
+            if "relu" in parts:
+                out = np.where(out < 0, out.dtype.type(0), out)
             if "ftz" in parts:
                 out = floats.flush(out)
             return floats.clamp(out) if "sat" in parts else out
+        if short:
+            if parts & {"ftz", "sat", "relu"}:
+                raise unknown(instruction)
+            register = np.uint16 if kind == "bf16" else np.uint32
+            return _apply(instruction, kernel, floats.of_short(function, kind), *[register] * (arity + 1))
         if packed:
-            return _apply(instruction, kernel, _pairwise(step, *packed), *[packed[0]] * (arity + 1))
+            return _apply(instruction, kernel, floats.pairwise(step, *packed), *[packed[0]] * (arity + 1))
         return _apply(instruction, kernel, step, *[dtype] * (arity + 1))
     return build
 
 
-def _pairwise(function, register, item):
-    """A function of packed pairs, from one of their halves."""
-    def pairs(*values):
-        halves = [np.ascontiguousarray(v)[..., None].view(item) for v in np.broadcast_arrays(*values)]
-        return np.ascontiguousarray(function(*halves)).view(register)[..., 0]
-    return pairs
-
-
 def _division(instruction, kernel):
-    allow(instruction, {"rn", "full", "approx", "ftz"})
-    return _float(np.divide, 2, modes={"full", "approx"})(instruction, kernel)
+    return _float(floats.divide, 2, modes={"full", "approx"}, rounds=True)(instruction, kernel)
 
 
 def _root(exact, approximated):
-    """rcp and sqrt: exact with .rn, otherwise approximated."""
+    """rcp and sqrt: exact with a rounding, otherwise approximated."""
     def build(instruction, kernel):
-        if instruction.parts[-1] != "f32" and "rn" not in instruction.parts:
+        if ROUND & {*instruction.parts}:
+            return _float(exact, 1, rounds=True)(instruction, kernel)
+        if instruction.parts[-1] == "f64" and "ftz" in instruction.parts:  # of the upper half only, as the start of a division
+            return _float(floats.rough(approximated), 1, modes={"approx"})(instruction, kernel)
+        if instruction.parts[-1] != "f32":
             raise unknown(instruction, "only .f32")
-        function = exact if "rn" in instruction.parts else floats.correctly_rounded(approximated)
-        return _float(function, 1, modes={"approx"})(instruction, kernel)
+        return _float(floats.correctly_rounded(approximated), 1, modes={"approx"})(instruction, kernel)
     return build
 
 
 def _approximated(name):
     def build(instruction, kernel):
-        if instruction.parts[-1] != "f32":
+        kind = instruction.parts[-1]
+        if kind == "f64" and name == "rsqrt":
+            f = floats.APPROXIMATED[name]
+            return _float(floats.rough(f) if "ftz" in instruction.parts else f, 1, modes={"approx"})(instruction, kernel)
+        if kind not in ("f32", "f16", "f16x2", "bf16", "bf16x2"):
             raise unknown(instruction, "only .f32")
+        if kind != "f32":
+            return _float(floats.APPROXIMATED[name], 1, modes={"approx"})(instruction, kernel)
         return _float(floats.correctly_rounded(floats.APPROXIMATED[name]), 1, modes={"approx"})(instruction, kernel)
     return build
 
 
 def _extreme(plain, with_nan, integer):
     def build(instruction, kernel):
-        if instruction.parts[-1] in PACKED or _type(instruction).kind == "f":
+        if _on_floats(instruction.parts[-1]):
             function = with_nan if "NaN" in instruction.parts else plain
             count = 3 if len(instruction.operands) == 4 else 2  # three since PTX 8.8
             return _float(lambda *values: functools.reduce(function, values), count, modes={"NaN"})(instruction, kernel)
@@ -141,10 +148,12 @@ def _integer(function, arity: int, *, counts=(), kinds="usb", result=None):
 
 def _either(on_floats, on_integers):
     def build(instruction, kernel):
-        kind = instruction.parts[-1]
-        floating = kind in PACKED or kind[0] == "f"
-        return (on_floats if floating else on_integers)(instruction, kernel)
+        return (on_floats if _on_floats(instruction.parts[-1]) else on_integers)(instruction, kernel)
     return build
+
+
+def _on_floats(kind: str) -> bool:
+    return kind[0] == "f" or kind in ("bf16", "bf16x2")
 
 
 def _sum(function, saturating):
@@ -310,7 +319,7 @@ BUILDERS = {
     "neg": _either(_float(np.negative, 1, nan=False), _integer(np.negative, 1)),
     "abs": _either(_float(np.abs, 1, nan=False), _integer(np.abs, 1)),
     "copysign": _float(lambda sign, size: np.copysign(size, sign), 2, nan=False),
-    "rcp": _root(np.reciprocal, np.reciprocal), "sqrt": _root(np.sqrt, np.sqrt),
+    "rcp": _root(floats.reciprocal, np.reciprocal), "sqrt": _root(floats.square_root, np.sqrt),
     **{name: _approximated(name) for name in ("rsqrt", "ex2", "lg2", "sin", "cos", "tanh")},
     "sad": _integer(integers.absolute_difference, 3),
     "and": _bitwise(np.bitwise_and, 2), "or": _bitwise(np.bitwise_or, 2), "xor": _bitwise(np.bitwise_xor, 2),

@@ -1,5 +1,6 @@
 """A kernel as PTX describes it: instructions with operands, predicates, labels and source lines; registers and arrays."""
 
+import functools
 import re
 from dataclasses import dataclass, field
 
@@ -14,6 +15,8 @@ TYPES = {"u8": np.uint8, "s8": np.int8, "b8": np.uint8, "u16": np.uint16, "s16":
 PACKED = {"f16x2": (np.uint32, np.float16), "f32x2": (np.uint64, np.float32)}  # register, and what it holds two of
 SIZES = {name: np.dtype(dtype).itemsize for name, dtype in TYPES.items() if name != "pred"} | {
     "bf16": 2, "f16x2": 4, "bf16x2": 4, "f32x2": 8}
+NAME = re.compile(r"%?[\w$]+")
+WITHOUT_RESULT = {"st", "red", "bar", "barrier", "bra", "brx", "call", "cp", "prefetch", "ret", "exit", "trap"}
 
 
 @dataclass
@@ -69,6 +72,15 @@ class Kernel:
     local: dict[str, int] = field(default_factory=dict)
     local_bytes: int = 0
     constants: dict[str, bytes] = field(default_factory=dict)
+
+    @functools.cached_property
+    def read(self) -> set[str]:
+        """The names that some instruction reads, its addresses among them."""
+        found = set()
+        for i in self.instructions:
+            first = 0 if i.name in WITHOUT_RESULT or i.operands and i.operands[0].startswith("[") else 1
+            found.update(NAME.findall(" ".join(i.operands[first:])), [i.predicate])
+        return found
 
 
 def array(declaration: str, kernel: Kernel, space: str, unique=str) -> None:

@@ -88,8 +88,11 @@ class LaneMemory:
             space = next(self._by_space(space, addresses, np.flatnonzero(active)))[0]
             addresses = memory.within_slot(addresses) if space != "global" else addresses
         if space not in ("global", "const"):
-            cost = memory.wavefronts_of if space == "shared" else memory.local_sectors_of
-            return Access(space, f"{space} memory", addresses.astype(np.int64), size, int(cost(addresses[None], flags, size)[0]))
+            if space == "shared":
+                cost = memory.wavefronts_of(addresses[None], flags, size)[0]
+            else:
+                cost = memory.local_sectors_of(addresses[None], flags, size)
+            return Access(space, f"{space} memory", addresses.astype(np.int64), size, int(cost[0]))
         slot = int(memory.slot_of(addresses[active])[0])
         start = memory.address_of(slot) + self.device.buffers[slot].misalignment
         return Access(space, self.device.buffers[slot].name, addresses.view(np.int64) - start, size,
@@ -173,9 +176,9 @@ class LaneMemory:
         count.requests += requests
         count.bytes += int(flags.sum()) * size
         if space == "shared":
-            wavefronts = int(memory.wavefronts_of(addresses, flags, size).sum())
-            count.wavefronts += wavefronts
-            count.conflicts += wavefronts - requests * memory.least_wavefronts(size)
+            passes, fewest = memory.wavefronts_of(addresses, flags, size)
+            count.wavefronts += int(passes.sum())
+            count.conflicts += int((passes - fewest).sum())
         elif space == "local":
             count.sectors += int(memory.local_sectors_of(addresses, flags, size).sum())
         else:

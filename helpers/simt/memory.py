@@ -189,25 +189,38 @@ def local_sectors_of(offsets: np.ndarray, active: np.ndarray, size: int) -> np.n
     return sectors_of(addresses.reshape(len(offsets), -1).astype(np.uint64), np.repeat(active, words.shape[-1], axis=1))
 
 
-def least_wavefronts(size: int) -> int:
-    """Passes through shared memory that a full warp needs at least: 128 bytes a pass."""
-    return max(1, size // 4)
+def wavefronts_of(offsets: np.ndarray, active: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Passes through shared memory of each warp's access, and the fewest it could take: (warps, 32) offsets -> 2 x (warps,).
 
-
-def wavefronts_of(offsets: np.ndarray, active: np.ndarray, size: int) -> np.ndarray:
-    """Passes through shared memory that each warp's access takes: (warps, 32) byte offsets -> (warps,).
-
-    A pass serves each bank one word. 8-byte accesses go half a warp at a time, 16-byte ones a quarter.
+    A pass serves each bank one word. 8-byte accesses go half a warp at a time, 16-byte ones a quarter; two such parts go
+    together where the lanes come in pairs (neighbours, or those two apart) that want the same element. NVIDIA does not
+    document that: an H200 was seen to do it (tests/simt_cases.py).
     """
-    parts = max(1, size // 4)
+    parts, warps = max(1, size // 4), len(offsets)
+    groups = np.full(warps, parts if parts in (2, 4) else 1)
+    if parts > 1:
+        groups = np.where(_paired(offsets, active, 1) | _paired(offsets, active, 2), groups // 2, groups)
     words = (offsets.astype(np.int64) // 4)[..., None] + np.arange(parts)
-    warps = len(offsets)
-    groups = parts if parts in (2, 4) else 1
-    words = words.reshape(warps * groups, -1)
-    on = np.repeat(active[..., None], parts, axis=2).reshape(warps * groups, -1)
+    on = np.repeat(active[..., None], parts, axis=2)
+    passes = np.zeros(warps, np.int64)
+    for count in np.unique(groups):
+        same = np.flatnonzero(groups == count)
+        rows = len(same) * count
+        passes[same] = _passes(words[same].reshape(rows, -1), on[same].reshape(rows, -1)).reshape(-1, count).sum(axis=1)
+    return passes, np.where(active.any(axis=1), groups, 0)
+
+
+def _paired(offsets, active, apart: int) -> np.ndarray:
+    """Whether every lane of a warp wants the same as the one `apart` from it, unless one of them is not active."""
+    partner = np.arange(32) ^ apart
+    return ((offsets == offsets[:, partner]) | ~active | ~active[:, partner]).all(axis=1)
+
+
+def _passes(words: np.ndarray, on: np.ndarray) -> np.ndarray:
+    """For each row of 4-byte words: the most different words that lie in one bank."""
     words = np.sort(np.where(on, words, -1), axis=1)
     new = words >= 0
     new[:, 1:] &= words[:, 1:] != words[:, :-1]
     row, column = np.nonzero(new)
     counts = np.bincount(row * BANKS + words[row, column] % BANKS, minlength=len(words) * BANKS)
-    return counts.reshape(len(words), BANKS).max(axis=1).reshape(warps, groups).sum(axis=1)
+    return counts.reshape(len(words), BANKS).max(axis=1)

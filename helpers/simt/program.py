@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from helpers.simt import access, cfg, instructions, ptx, together
+from helpers.simt import access, atomics, cfg, instructions, ptx, together
 from helpers.simt.kernel import Instruction, Kernel
 from helpers.simt.operands import reader, unknown
 
@@ -64,7 +64,7 @@ class Program:
         return lambda m: [g(m) for g in get]
 
     def _step(self, instruction) -> Step:
-        for module in (access, together, instructions):
+        for module in (access, atomics, together, instructions):
             found = module.decode(instruction, self.kernel)
             if found is not None:
                 return Step(instruction, *found, self._predicate(instruction))
