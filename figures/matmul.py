@@ -218,9 +218,8 @@ def draw_rungs(ax, data, intensities: dict[str, float], spec):
     x = np.logspace(-1, 3, 100)
     roof = np.minimum(spec.fp32_tflops, x * spec.bandwidth_gb_per_s / 1e3)
     ax.plot(x, roof, color=ROLE["limit"], linewidth=1.4)
-    slope = math.degrees(math.atan(spec.bandwidth_gb_per_s / 1e3))
-    ax.text(0.4, 0.28 * spec.bandwidth_gb_per_s / 1e3, "rate of device memory", rotation=slope, fontsize=8.5,
-            transform_rotates_text=True, rotation_mode="anchor", color=ROLE["limit"], ha="left", va="top")
+    ax.annotate("rate of device memory", (0.8, 0.8 * spec.bandwidth_gb_per_s / 1e3), xytext=(12, -4), textcoords="offset points",
+                fontsize=8.5, color=ROLE["limit"], va="top")
     limit_line(ax, spec.fp32_tflops, f"FP32 peak: {spec.fp32_tflops:.0f} TFLOPS")
     rates = data.set_index("variant")["tflops"]
     for colour, marker, (variant, intensity) in zip(SERIES, MARKERS, intensities.items(), strict=False):
@@ -244,19 +243,6 @@ def show_rungs(data, intensities, spec, evidence="") -> Picture:
     lo, hi = min(intensities.values()), max(intensities.values())
     ax.set_title(f"Tiles raise the reuse {hi / lo:.0f} times; then arithmetic is the limit")
     return Picture(fig, rungs_alt(data, intensities), evidence)
-
-
-# ---------------------------------------------------------------- over sizes
-def draw_sizes(ax, data):
-    """TFLOPS over n, one line a version."""
-    for colour, marker, (variant, rows) in zip(SERIES, MARKERS, data.groupby("variant", sort=False), strict=False):
-        rows = rows.sort_values("n")
-        ax.plot(rows["n"], rows["tflops"], marker=marker, color=colour, label=variant)
-    ax.set_xscale("log", base=2)
-    ax.set(xlabel="n (n × n × n)", ylabel="TFLOPS", ylim=(0, 1.3 * data["tflops"].max()))
-    ax.set_xticks(sorted(data["n"].unique()), [str(n) for n in sorted(data["n"].unique())])
-    ax.legend(loc="upper left", ncols=3)
-    return ax
 
 
 # ---------------------------------------------------------------- errors

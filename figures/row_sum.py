@@ -157,7 +157,7 @@ def explore_in_flight(gpu_name: str, rows_per_sm: int, loads_under_way: int) -> 
     count = f"{rows_per_sm} row{'s' * (rows_per_sm != 1)} an SM"
     axes[0].set_title(f"{gpu_name}, {count}")
     enough = [w for w, f in zip(NUM_WARPS, facts, strict=True) if f["gb_per_s"] > 0.99 * spec.bandwidth_gb_per_s]
-    axes[1].set_title(f"Enough under way from num_warps = {enough[0]} on" if enough else "Never enough under way")
+    axes[1].set_title(f"Enough from num_warps = {enough[0]} on" if enough else "Never enough under way")
     parts = ", ".join(f"{w}: {f['warps']} warps, {f['gb_per_s']:,.0f} GB/s"
                       for w, f in zip(NUM_WARPS, facts, strict=True))
     alt = (f"{gpu_name} with {count} and {loads_under_way} loads under way: resident warps an SM and the rate "

@@ -221,7 +221,8 @@ def draw_running(axes, x, tile: int):
     corrected = [i for i, s in enumerate(steps) if 0 < s["correction"] < 1]
     for i in corrected[:12]:
         s = steps[i]
-        below.annotate(f"× {s['correction']:.2g}", ((ends[i] + s["end"]) / 2, s["sum"]), xytext=(0, 3),
+        around = max(step["sum"] for step in steps[max(0, i - 1):i + 2])  # the label is wider than a bar
+        below.annotate(f"× {s['correction']:.2g}", ((ends[i] + s["end"]) / 2, around), xytext=(0, 3),
                        textcoords="offset points", ha="center", fontsize=7.5)
     above.set(ylabel="value, maximum", xlim=(0, len(x)))
     below.set(ylabel="running sum", xlabel="column", ylim=(0, 1.25 * top))

@@ -7,6 +7,7 @@ from helpers.evidence import today
 from helpers.lesson.table import Table, table
 
 CLOSE = 0.15  # within this, a value is what the difference between the machines predicts
+QUANTITIES = {"fraction_of_fp32_peak": ", share of the FP32 peak", "max_error": ", largest error"}  # times and rates have units
 
 
 def compare(lesson: str, *tables: pd.DataFrame, computed: dict | None = None, evidence=None) -> Table:
@@ -44,7 +45,9 @@ def compare(lesson: str, *tables: pd.DataFrame, computed: dict | None = None, ev
     if not rows:
         rows = [{"what": describe(entry), f"published ({entry['machine']})": printed(entry), "verdict": "nothing here compares"}
                 for entry in entries]
-    data = pd.DataFrame(rows).dropna(axis=1, how="all")
+    order = ["what", *sorted({c for row in rows for c in row if c.startswith(("published", "recorded"))}), "live", "computed here",
+             "ratio", "expected", "verdict"]
+    data = pd.DataFrame(rows).reindex(columns=order).dropna(axis=1, how="all")
     lines = [f"published · {title_of(entries[0]['source'])}"]
     if any(c.startswith("recorded") for c in data.columns):
         lines.append(f"recorded · {here} · {', '.join(dates(entries))}")
@@ -53,7 +56,7 @@ def compare(lesson: str, *tables: pd.DataFrame, computed: dict | None = None, ev
     if evidence is not None:
         lines.append(evidence.line() if hasattr(evidence, "line") else evidence)
     lines += [f"[{number}] {condition}" for number, condition in enumerate(conditions, 1)]
-    return table(data, caption="Published, recorded and yours", evidence=" | ".join(lines))
+    return table(data, caption="Published, recorded and yours", evidence="\n".join(lines))
 
 
 def case_on(entry: dict, spec) -> dict:
@@ -125,7 +128,7 @@ def size(params: dict) -> int:
 def verdict(shown, entry: dict, expected) -> str:
     if "bound" not in entry:  # counted, or an error: the same on every machine
         near = CLOSE if "experiment" in entry else 0.02
-        return "as published" if abs(shown - expected) <= near * abs(expected) else f"published {printed(entry)}"
+        return "as published" if abs(shown - expected) <= near * abs(expected) else f"{shown / expected:.2g} times the published"
     if expected is None:
         return "bound by latency: datasheets predict nothing" if entry["bound"] == "latency" else "no datasheet to predict from"
     factor = shown / expected
@@ -137,7 +140,7 @@ def verdict(shown, entry: dict, expected) -> str:
 
 def describe(entry: dict) -> str:
     params = ", ".join(f"{name} {value}" for name, value in entry.get("params", {}).items())
-    what = entry.get("variant") or entry["quantity"]
+    what = entry["variant"] + QUANTITIES.get(entry["quantity"], "") if "variant" in entry else entry["quantity"]
     return f"{what} ({params})" if params else what
 
 

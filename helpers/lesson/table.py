@@ -34,7 +34,8 @@ class Table:
 
     def _repr_html_(self):
         rows = _html(_formatted(self.data), [pd.api.types.is_numeric_dtype(self.data[c]) for c in self.data])
-        note = f'<div style="font-size:85%;opacity:.75">{html.escape(self.evidence)}</div>' if self.evidence else ""
+        lines = html.escape(self.evidence).replace("\n", "<br>")
+        note = f'<div style="font-size:85%;opacity:.75">{lines}</div>' if lines else ""
         return f"<div><b>{html.escape(self.caption)}</b>{rows}{note}</div>"
 
 
