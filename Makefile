@@ -7,10 +7,12 @@ TORCH_INDEX ?=
 PIP_EXTRA := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 # Test processes side by side; each notebook under test runs in one more.
 WORKERS ?= 2
+# Containers often run as root, which JupyterLab wants to be told.
+AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test check notebooks record html slides clean
+.PHONY: help setup lab test check notebooks record bench html slides clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/:.*  ## /\t/' | expand -t 12
@@ -27,7 +29,7 @@ $(VENV)/.installed: requirements.txt pyproject.toml
 setup: $(VENV)/.installed  ## make .venv with the pinned packages
 
 lab: setup  ## open JupyterLab at the first notebook
-	$(BIN)/jupyter lab notebooks/00_start_here.ipynb
+	$(BIN)/jupyter lab $(AS_ROOT) notebooks/00_start_here.ipynb
 
 test: setup  ## everything CI runs: style, kernels, compiler, data, notebooks, browser
 	$(BIN)/ruff check .
@@ -43,6 +45,9 @@ notebooks: setup  ## re-run all notebooks in recorded mode and store their outpu
 
 record: setup  ## on a GPU: measure every experiment, write helpers/data/recorded/<gpu>.json
 	$(BIN)/python -m helpers.record $(ONLY)
+
+bench: setup  ## the course's kernels beside torch, torch.compile, cuBLAS and, where installed, Liger
+	$(BIN)/python -m helpers.bench
 
 html: setup  ## static copies of all notebooks in build/html, readable offline
 	$(BIN)/jupyter nbconvert --to html --output-dir build/html notebooks/*.ipynb

@@ -20,7 +20,7 @@ from tqdm.auto import tqdm
 
 from helpers import evidence, mode, results, specs
 from helpers.experiments import experiment
-from helpers.samples import Timing, bandwidth_gb_per_s, row_of, summarise, tflops
+from helpers.samples import NOT_TIMED, Timing, bandwidth_gb_per_s, row_of, summarise, tflops
 
 __all__ = ["Timing", "bandwidth_gb_per_s", "measure", "summarise", "tflops", "time_us"]
 
@@ -132,7 +132,7 @@ def _measure_case(found, variants, case, spec, shared) -> list[dict]:
     stamp = {"evidence": "live", "machine": machine_name(), "date": evidence.today(), "versions": versions_line()}
     rows = []
     for variant, run in runs.items():
-        row = {"experiment": found.name, "variant": variant, **case}
+        row = {"experiment": found.name, "variant": variant, **case, **NOT_TIMED}
         if run.call is not None:
             row |= row_of(samples[variant], run.traffic_bytes, run.flops, spec, shared)
         if run.values is not None:

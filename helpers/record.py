@@ -22,6 +22,7 @@ import torch
 
 from helpers import evidence, measure, mode, results, specs
 from helpers.experiments import experiment
+from helpers.samples import MEASURED
 
 
 def main(arguments=None) -> int:
@@ -63,8 +64,7 @@ def entry_of(name: str) -> dict:
     """Measure one experiment and shape it for the file: per row the case, raw samples, bytes, FLOPs and values."""
     before = measure.clocks()
     table = measure.run_experiment(name, progress=False)
-    measured = {"time_us", "time_us_p20", "time_us_p80", "samples", "traffic_bytes", "flops", "bandwidth_gb_per_s",
-                "tflops", "flags", "experiment", "variant", *results.STAMP}
+    measured = {*MEASURED, "experiment", "variant", *results.STAMP}
     parameters = {key for case in experiment.get(name).cases(specs.gpu()) for key in case}
     rows = []
     for record in table.to_dict("records"):

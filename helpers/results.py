@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 from helpers import specs
-from helpers.samples import row_of
+from helpers.samples import NOT_TIMED, row_of
 
 DATA = Path(__file__).parent / "data"
 RECORDED = DATA / "recorded"
@@ -117,7 +117,7 @@ def recorded(name: str, *, variants=None, machine: str = DEFAULT_MACHINE, **para
     for row in stored:
         if row["case"] not in kept or (wanted is not None and row["variant"] not in wanted):
             continue
-        out = {"experiment": name, "variant": row["variant"], **row["case"]}
+        out = {"experiment": name, "variant": row["variant"], **row["case"], **NOT_TIMED}
         if row.get("samples_us"):
             out |= row_of(row["samples_us"], row["traffic_bytes"], row["flops"], spec)
             out["flags"] = ", ".join(dict.fromkeys(filter(None, [out["flags"], row.get("flags", "")])))

@@ -64,6 +64,10 @@ def _rate(amount: float, time_us: float, scale: float) -> float | None:
     return amount / time_us / scale
 
 
+MEASURED = ("time_us", "time_us_p20", "time_us_p80", "samples", "traffic_bytes", "flops", "bandwidth_gb_per_s", "tflops", "flags")
+NOT_TIMED = dict.fromkeys(MEASURED) | {"flags": ""}  # a row whose values come from elsewhere than the clock
+
+
 def row_of(samples_us, traffic_bytes, flops, spec, flags=()) -> dict:
     """The measured columns of one row. A rate above the datasheet's is not device memory's: it is flagged.
 

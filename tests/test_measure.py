@@ -102,6 +102,7 @@ def test_recording_round_trip(recording):
     assert list(table["variant"]) == ["a", "b", "a"] and list(table["time_us"])[:2] == [2.0, 4.0]
     assert set(table["evidence"]) == {"recorded"} and set(table["machine"]) == {"NVIDIA H200"}
     assert table["flags"][1] == "shared GPU" and table["max_error"][2] == 0.5
+    assert set(samples.MEASURED) <= set(results.recorded("toy", n=16).columns), "not timed, and the same columns"
     assert results.recorded("toy", variants="a", n=8)["bandwidth_gb_per_s"].item() == pytest.approx(0.032)
 
 
@@ -180,7 +181,9 @@ def test_every_recorded_row_is_sound():
                 assert row["variant"] in found.variants, f"{name}: {row['variant']} no longer exists, record it again"
                 assert row["case"] in cases, f"{name}: {row['case']} is no longer measured, record it again"
                 assert row.get("samples_us") or row.get("values"), f"{name}: an empty row"
-            assert len(results.recorded(name, machine=path.stem)) == len(entry["rows"])
+            table = results.recorded(name, machine=path.stem)
+            assert len(table) == len(entry["rows"])
+            assert {"experiment", "variant", *samples.MEASURED, *results.STAMP, *cases[0]} <= set(table.columns), name
 
 
 def test_every_experiment_is_recorded():
