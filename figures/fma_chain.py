@@ -151,17 +151,20 @@ def fma_chain_alt(table, machine: Machine, ks=tuple(K_COLOURS), variant="one ele
     return f"Share of the FP32 peak over warps per SMSP, {variant}. {'; '.join(parts)}. {placement_in_words(of_variant)}"
 
 
+def fma_chain_title(table, machine: Machine, rows=None, ks=tuple(K_COLOURS), variant="one element") -> str:
+    best = max(shares(table, machine, variant, k).get(4, 0) for k in ks)
+    title = f"{variant}: {best:.0%} of the peak at four warps"
+    if rows is None:
+        return title
+    return f"{title}; model (dashed) off by {median_error(rows[(rows['variant'] == variant) & rows['k'].isin(list(ks))]):.0%}"
+
+
 def show_fma_chain(table, machine: Machine, rows=None, ks=tuple(K_COLOURS), variant="one element", published=(),
                    evidence="") -> Picture:
     """`table` of measure("fma_chain_warps"); `rows` of fma_model.predicted, for the error in the title."""
     fig, ax = new(7.6, 4.3)
     draw_fma_chain(ax, table, machine, ks, variant, published)
-    best = max(shares(table, machine, variant, k).get(4, 0) for k in ks)
-    error = ""
-    if rows is not None:
-        own = rows[(rows["variant"] == variant) & rows["k"].isin(list(ks))]
-        error = f"; model (dashed) off by {median_error(own):.0%}"
-    ax.set_title(f"{variant}: {best:.0%} of the peak at four warps{error}")
+    ax.set_title(fma_chain_title(table, machine, rows, ks, variant))
     return Picture(fig, fma_chain_alt(table, machine, ks, variant), evidence)
 
 
