@@ -298,7 +298,7 @@ def test_races_inside_a_warp_need_a_warp_barrier():
      r"waits at another one"),
 ])
 def test_a_barrier_that_not_all_reach(body, reason):
-    with pytest.raises(simt.Deadlock, match=reason) as found:
+    with pytest.raises(simt.UnreachedBarrier, match=reason) as found:
         run(SHARED % body, [ones(), 0], block=128)
     assert "Every thread of a block must come to the same __syncthreads()" in str(found.value)
 

@@ -10,10 +10,11 @@ from helpers.simt.faults import (
     Trap,
     Uninitialised,
     UnknownInstruction,
+    UnreachedBarrier,
     WrongType,
 )
 from helpers.simt.launch import run
 from helpers.simt.report import Report
 
 __all__ = ["Deadlock", "Misaligned", "OutOfBounds", "Race", "Report", "SimtError", "TooLong", "Trap", "Uninitialised",
-           "UnknownInstruction", "WrongType", "run"]
+           "UnknownInstruction", "UnreachedBarrier", "WrongType", "run"]

@@ -21,8 +21,12 @@ class WrongType(SimtError, TypeError):
     """Floats of one size read from, or written to, an array that holds something else."""
 
 
+class UnreachedBarrier(SimtError):
+    """A __syncthreads() that some threads of the block reach and others do not."""
+
+
 class Deadlock(SimtError):
-    """Threads wait for others that will never come: at a barrier, or at a shuffle of their warp."""
+    """Threads wait for others that will never come: at a barrier for some of the block, or at a shuffle of their warp."""
 
 
 class Race(SimtError):

@@ -21,7 +21,8 @@ MOST_BLOCKS = 1 << 22
 
 
 def run(ptx, grid, block, args=(), *, shared_bytes: int | None = None, kernel: str | None = None, races=True,
-        uninitialised: bool = False, trace=None, shuffle: int | None = 0, limit: int = 1_000_000) -> Report:
+        uninitialised: bool = False, trace=None, shuffle: int | None = 0, limit: int = 1_000_000,
+        early_exit: bool = False) -> Report:
     """Run a kernel's PTX on the CPU, warp by warp, and count what the memory system of a GPU would do.
 
     ptx: PTX text, or a result of `compile_kernel` or `compile_cuda`. `kernel` names one if there are several.
@@ -33,6 +34,8 @@ def run(ptx, grid, block, args=(), *, shared_bytes: int | None = None, kernel: s
     uninitialised: raise Uninitialised where shared memory is read before it was written.
     trace: the (block, warp) whose steps are recorded in `report.trace`, e.g. ((1, 0, 0), 2); True: the first warp.
     shuffle: seed of the order in which blocks run; None: in order of their numbers. Right kernels do not care.
+    early_exit: barriers go on without threads that have ended, as on GPUs since Volta; CUDA leaves that open, so that it
+    raises UnreachedBarrier otherwise.
     limit: instructions that a warp may execute before the run is given up as endless.
 
     Raises TypeError or ValueError for a launch that does not fit the kernel, UnknownInstruction for PTX that is not
@@ -43,7 +46,8 @@ def run(ptx, grid, block, args=(), *, shared_bytes: int | None = None, kernel: s
         raise TypeError(f"run needs PTX text or a compiled kernel, got {type(ptx).__name__}")
     grid, block = checked_grid(grid), checked_block(block)
     code = program(text, kernel)
-    launch = Launch(code, grid, block, _dynamic_bytes(code, ptx, shared_bytes), races, uninitialised, trace, limit)
+    launch = Launch(code, grid, block, _dynamic_bytes(code, ptx, shared_bytes), races, uninitialised, trace, limit,
+                    early_exit)
     launch.params = bind(code.kernel, args, launch.device)
     counts = [Count(i.text, i.line, i.source_line) for i in code.kernel.instructions]
     if math.prod(grid) > MOST_BLOCKS:
@@ -91,6 +95,7 @@ class Launch:
     uninitialised: bool
     traced: object
     limit: int
+    early_exit: bool
     device: memory.Global = field(default_factory=memory.Global)
     params: list = field(default_factory=list)  # bytes of each
     trace: list = field(default_factory=list)

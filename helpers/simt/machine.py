@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from helpers.simt.barriers import Barriers
 from helpers.simt.faults import Deadlock, TooLong, Trap
 from helpers.simt.kernel import TYPES
 from helpers.simt.lane_memory import LaneMemory
@@ -9,8 +10,6 @@ from helpers.simt.program import Block, Program, Step
 from helpers.simt.report import Count, TraceStep
 from helpers.simt.threads import WARP, Threads
 from helpers.simt.warps import Warps
-
-BARRIERS = 16  # of a block
 
 
 class Machine:
@@ -26,15 +25,18 @@ class Machine:
         self.memory = LaneMemory(self, launch.uninitialised)
         self.races = launch.race_checker(self)
         self.steps = 0
-        self.barrier = np.zeros(self.threads.warps, np.int64)  # which one a waiting warp waits at
+        self.barriers = Barriers(self, launch.early_exit)
         self.traced = launch.traced_warp(self.threads)
 
     def run(self) -> None:
         """Until all threads have ended. Raises the faults that the kernel commits."""
-        while (found := self.warps.next_block()) is not None:
-            self._execute(self.program.blocks[found[0]], found[1])
-        if self.warps.waiting.any():
-            raise Deadlock(self._who_waits())
+        while True:
+            while (found := self.warps.next_block()) is not None:
+                self._execute(self.program.blocks[found[0]], found[1])
+            if not self.warps.waiting.any():
+                return
+            if not self.barriers.release():
+                raise self.barriers.explain()
 
     def _execute(self, block: Block, here: np.ndarray) -> None:
         """Run a basic block in the active lanes of the warps of `here`, and move them on."""
@@ -60,7 +62,7 @@ class Machine:
             self.memory.last = None
             self._record(block.leave, traced, lanes)
         if block.leave.kind == "barrier":
-            self._arrive(block, here)
+            self.barriers.arrive(block, here)
         else:
             self._branch(block, here, flags)
 
@@ -99,29 +101,6 @@ class Machine:
             ways.append((block.next, flags & ~taken))
         self.counts[leave.instruction.index].divergent += self.warps.go(here, ways, block.joins)
 
-    # ------------------------------------------------------------------------------------------ waiting
-
-    def _arrive(self, block: Block, here) -> None:
-        """Warps reach a barrier; those whose blocks are complete go on."""
-        warps = self.warps
-        missing = here & (warps.active != warps.exists).any(axis=1)
-        if missing.any():
-            raise Deadlock(self._left_alone(block.leave.instruction, int(np.argmax(missing))))
-        number, *threads = (np.broadcast_to(v, self.lanes)[::WARP].astype(np.int64) for v in block.leave.run(self))
-        owner = np.arange(len(here)) // self.threads.warps_per_block
-        warps.waiting |= here
-        self.barrier[here] = number[here]
-        with_me = warps.waiting & (warps.at == warps.at[here][0])
-        name = owner * BARRIERS + self.barrier
-        arrived = np.bincount(name[with_me], minlength=BARRIERS * len(self.threads.blocks))[name]
-        free = with_me & (arrived >= (threads[0] // WARP if threads else self.threads.warps_per_block))
-        if free.any():
-            warps.waiting[free] = False
-            warps.at[free] = block.next
-            if self.races:
-                self.races.barrier(np.unique(owner[free]))
-            warps.settle(free)
-
     def need_together(self, instruction, wanted, here) -> None:
         """Raise Deadlock if an instruction names lanes of its warp that live but stand elsewhere."""
         absent = wanted & self.warps.live & ~here & here.any(axis=1)[:, None]
@@ -134,33 +113,6 @@ class Machine:
     def warps_synchronised(self, members) -> None:
         if self.races:
             self.races.warps(members)
-
-    def _left_alone(self, instruction, warp: int) -> str:
-        present = warp * WARP + int(np.argmax(self.warps.active[warp]))
-        other = warp * WARP + int(np.argmax(self.warps.exists[warp] & ~self.warps.active[warp]))
-        why = "it took another path" if self.warps.live.reshape(-1)[other] else "it has ended"
-        return self._stuck(instruction, present, other, why)
-
-    def _who_waits(self) -> str:
-        """No warp may run: say which one waits for which."""
-        warps, each = self.warps, self.threads.warps_per_block
-        warp = int(np.argmax(warps.waiting))
-        others = [w for w in range(warp // each * each, (warp // each + 1) * each) if w != warp]
-        other = next((w for w in others if not warps.waiting[w] or warps.at[w] != warps.at[warp]), None)
-        leave = self.program.blocks[warps.at[warp]].leave.instruction
-        if other is None:
-            return (f"{self.threads.name(warp * WARP)} waits for ever: its barrier asks for more threads than the block "
-                    f"has, or for others at another number. {self.place(leave)}")
-        why = "it has ended"
-        if warps.waiting[other]:
-            elsewhere = self.program.blocks[warps.at[other]].leave.instruction
-            why = f"it waits at another one {self.place(elsewhere)}"
-        return self._stuck(leave, warp * WARP, other * WARP, why)
-
-    def _stuck(self, instruction, lane: int, other: int, why: str) -> str:
-        return (f"{self.threads.name(lane)} waits at a barrier that thread {self.threads.index(other)} of its block does "
-                f"not reach: {why}. Every thread of a block must come to the same __syncthreads(). "
-                f"{self.place(instruction)}")
 
     # ------------------------------------------------------------------------------------------ for instructions
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from helpers.simt import access, atomics, cfg, instructions, ptx, together
+from helpers.simt import access, atomics, barriers, cfg, instructions, ptx, together
 from helpers.simt.kernel import Instruction, Kernel
 from helpers.simt.operands import reader, unknown
 
@@ -25,7 +25,7 @@ class Step:
 class Block:
     """A decoded basic block; see `cfg.BasicBlock`. `leave` is its branch or barrier.
 
-    `run` of a barrier is machine -> [its number, how many threads]; of a branch through a table, machine -> entry.
+    `run` of a barrier is a `barriers.Barrier`; of a branch through a table, machine -> entry.
     """
 
     steps: list[Step]
@@ -48,20 +48,11 @@ class Program:
 
     def _leave(self, instruction) -> Step:
         if cfg.is_barrier(instruction):
-            return Step(instruction, "barrier", self._barrier(instruction), None)
+            return Step(instruction, "barrier", barriers.decode(instruction, self.kernel), None)
         if not set(instruction.parts[1:]) <= {"uni", "idx"}:
             raise unknown(instruction)
         entry = reader(instruction, self.kernel, instruction.operands[0], np.uint32) if instruction.name == "brx" else None
         return Step(instruction, "branch", entry, self._predicate(instruction))
-
-    def _barrier(self, instruction):
-        """bar.sync number[, threads]"""
-        if "sync" not in instruction.parts or set(instruction.parts) - {"bar", "barrier", "cta", "sync", "aligned"}:
-            raise unknown(instruction)
-        if instruction.predicate is not None:
-            raise unknown(instruction, "a barrier under a predicate")
-        get = [reader(instruction, self.kernel, text, np.uint32) for text in instruction.operands]
-        return lambda m: [g(m) for g in get]
 
     def _step(self, instruction) -> Step:
         for module in (access, atomics, together, instructions):

@@ -63,6 +63,11 @@ class Warps:
                 return
             self._pop(over)
 
+    def pending(self, warp: int, lane: int) -> int:
+        """The block at which a lane that is not active will go on."""
+        inside = np.flatnonzero(self.stack_active[warp, :self.depth[warp], lane])
+        return int(self.stack_at[warp, inside[-1]])
+
     def _push(self, warps: np.ndarray, at: int, join: np.ndarray, active: np.ndarray) -> None:
         which = np.flatnonzero(warps)
         if not len(which):
