@@ -6,9 +6,10 @@ import torch
 
 from figures import coalescing
 from helpers import mode, nsight, results
-from helpers.cuda import program
+from helpers.cuda import CudaKernel, program
 from helpers.cuda.counting import ELEMENTS, ORDERS, count_warp
 from helpers.experiments.coalescing import compared_counts, counted_launches
+from helpers.lesson import check
 
 
 @pytest.mark.parametrize("stride", [0, 1, 2, 3, 8, 9, 32])
@@ -112,3 +113,29 @@ def test_figures_say_what_their_data_say():
     assert "800 at 8" in coalescing.show_stride(strides, {1: 4, 2: 8, 8: 32, 32: 32}).alt
     offsets = pd.DataFrame({"offset": [0, 1, 8], "bandwidth_gb_per_s": [4000.0, 3600.0, 4000.0]})
     assert "90.0% to 90.0% at offsets that are no multiple of 8" in coalescing.show_offset(offsets, {0: 4, 1: 5, 8: 4}).alt
+
+
+# ------------------------------------------------------------------------------------------------ exercises
+
+
+@pytest.mark.parametrize("id, wrong", [
+    ("1", lambda stride, offset: min(32, 4 * max(stride, 1))),  # no offset, and no broadcast
+    ("1", lambda stride, offset: len({(4 * lane * stride + offset) // 32 for lane in range(32)})),  # offset in bytes
+    ("3", lambda: (1.0, 1 / 3)), ("3", lambda: (0.33, 1)), ("3", lambda: 1 / 3),
+])  # fmt: skip
+def test_wrong_answers_are_refused(id, wrong):
+    with pytest.raises(AssertionError, match="not yet"):
+        check(f"09_coalescing.{id}", wrong)
+
+
+@pytest.mark.parametrize("order", [
+    "row = blockIdx.x * 32 + threadIdx.x; col = blockIdx.y * 8 + threadIdx.y;",  # strided
+    "row = blockIdx.y * 8 + threadIdx.x % 8; col = blockIdx.x * 32 + threadIdx.y * 4 + threadIdx.x / 8;",
+    "row = threadIdx.y; col = blockIdx.x * 32 + threadIdx.x;",  # rows past the first block are missing
+])
+def test_wrong_index_orders_are_refused(order):
+    kernel = CudaKernel('extern "C" __global__ void scale_rows(const float* x, const float* f, float* y, int rows, int cols)'
+                        "{ int row = -1, col = -1; " + order + " if (row >= 0 && row < rows && col < cols)"
+                        " y[row * cols + col] = f[row] * x[row * cols + col]; }", "scale_rows")
+    with pytest.raises(AssertionError, match="not yet"):
+        check("09_coalescing.2", kernel)
