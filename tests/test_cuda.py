@@ -363,6 +363,15 @@ def test_counts_of_the_last_run():
 
 
 @needs_machine
+def test_more_blocks_than_the_machine_can_run_are_refused_before_anything_runs():
+    x, out = torch.ones(2**22 + 1), torch.full((2**22 + 1,), -1.0)
+    with pytest.raises(ValueError, match="4194305.*would take this machine hours.*4194304 blocks"):
+        vec_add(x, x, block=1, out=out)
+    assert (out == -1).all()
+    assert (vec_add(x, x, out=out) == 2).all()
+
+
+@needs_machine
 def test_each_version_takes_its_own_path():
     conflicts, sectors = {}, {}
     for version in ("naive", "tiled", "padded"):
