@@ -333,9 +333,9 @@ def test_wrong_types():
     ]:
         with pytest.raises(TypeError, match=sentence):
             simt.run(add, 2, 32, args)
-    with pytest.raises(simt.WrongType, match="argument 0 as f32, but it is an array of float64"):
+    with pytest.raises(simt.WrongType, match="argument 0 as float32, but it is an array of float64"):
         run(VEC_ADD, [np.ones(64), x, x, 64], 2, 32, "vec_add")
-    with pytest.raises(simt.WrongType, match="argument 1 as f32, but it is an array of int32"):
+    with pytest.raises(simt.WrongType, match="argument 1 as float32, but it is an array of int32"):
         run(VEC_ADD, [x, np.ones(64, np.int32), x, 64], 2, 32, "vec_add")
 
 

@@ -53,16 +53,18 @@ def hints(instruction, *known):
     allow(type(instruction)(**{**vars(instruction), "parts": (instruction.name, *rest, "")}), HINTS, *known)
 
 
-def _element(instruction):
-    """(type to register, unsigned type in memory, count, type that the array must hold or None)."""
+def _element(instruction, kernel):
+    """(type to register, unsigned type in memory, count, what the array must hold: "f32", ..., "int", or None)."""
     kind = instruction.parts[-1]
     if kind not in SIZES or kind.endswith("x2"):
         raise unknown(instruction, f"type .{kind}")
     size = SIZES[kind]
     count = next((VECTORS[p] for p in instruction.parts if p in VECTORS), 1)
     dtype = np.dtype(f"{'i' if kind[0] == 's' else 'u'}{size}")
-    checked = kind if kind[0] == "f" or (kind[0] in "us" and size > 1 and count == 1) else None
-    return dtype, np.dtype(f"u{size}"), count, checked
+    names = names_in(instruction.operands[instruction.name == "st"])
+    held = {kernel.contents.get(name) for name in names}
+    typed = kind if kind in ("f32", "f64") else held.pop() if len(held) == 1 else None
+    return dtype, np.dtype(f"u{size}"), count, typed if typed in (f"f{8 * size}", "int") else None
 
 
 def _load(instruction, kernel):
@@ -70,7 +72,7 @@ def _load(instruction, kernel):
     if space == "parameter":
         return "parameter", _load_parameter(instruction, kernel)
     hints(instruction, VECTORS)
-    dtype, raw, count, typed = _element(instruction)
+    dtype, raw, count, typed = _element(instruction, kernel)
     targets = [writer(instruction, kernel, name, dtype) for name in names_in(instruction.operands[0])]
     if len(targets) != count:
         raise unknown(instruction, f"{len(targets)} destinations")
@@ -99,7 +101,7 @@ def _space(instruction, kernel) -> str:
 
 
 def _load_parameter(instruction, kernel):
-    dtype, raw, count, _ = _element(instruction)
+    dtype, raw, count, _ = _element(instruction, kernel)
     match = re.fullmatch(r"\[\s*([\w$]+)\s*(?:\+\s*(\d+))?\s*\]", instruction.operands[1])
     names = [p.name for p in kernel.params]
     targets = names_in(instruction.operands[0])
@@ -119,7 +121,7 @@ def _load_parameter(instruction, kernel):
 
 def _store(instruction, kernel):
     hints(instruction, VECTORS)
-    _, raw, count, typed = _element(instruction)
+    _, raw, count, typed = _element(instruction, kernel)
     sources = [reader(instruction, kernel, name, raw) for name in names_in(instruction.operands[1])]
     if len(sources) != count:
         raise unknown(instruction, f"{len(sources)} values")

@@ -72,6 +72,7 @@ class Kernel:
     local: dict[str, int] = field(default_factory=dict)
     local_bytes: int = 0
     constants: dict[str, bytes] = field(default_factory=dict)
+    contents: dict[str, str] = field(default_factory=dict)  # register -> "f32", "int", ..., where known
 
     @functools.cached_property
     def read(self) -> set[str]:

@@ -70,8 +70,9 @@ class Global:
         self.buffers[slot] = buffer
         return address_of(slot) + buffer.misalignment
 
-    def _locate(self, addresses, size: int, typed, explain):
+    def _locate(self, addresses, item: int, count: int, typed, explain):
         """[(buffer, offsets in it, which of the accesses)] Raises OutOfBounds, Misaligned, WrongType."""
+        size = item * count
         check_aligned(addresses, size, explain)
         slots = slot_of(addresses)
         groups = [(slots[0], slice(None))] if (slots == slots[0]).all() else [
@@ -80,33 +81,39 @@ class Global:
             buffer, first = self.buffers.get(int(slot)), np.arange(len(addresses))[where][0]
             if buffer is None:
                 raise OutOfBounds(explain(first, f"address {int(addresses[first]):#x}, which is in no array that was passed"))
+            if typed is not None and buffer.dtype is not None and not fits(typed, item, buffer.dtype):
+                raise WrongType(explain(first, f"{buffer.name} as {_named(typed, item)}, but it is an array of {buffer.dtype}"))
             offsets = addresses[where].view(np.int64) - (address_of(int(slot)) + buffer.misalignment)
             outside = (offsets < 0) | (offsets > len(buffer.bytes) - size)
             if outside.any():
                 at = np.flatnonzero(outside)[0]
                 raise OutOfBounds(explain(np.arange(len(addresses))[where][at],
                                           buffer.describe(int(offsets[at]), size)))
-            if typed is not None and buffer.dtype is not None and not fits(typed, buffer.dtype):
-                raise WrongType(explain(first, f"{buffer.name} as {typed}, but it is an array of {buffer.dtype}"))
             yield buffer, offsets, where
 
     def load(self, addresses, dtype, count: int, explain, typed=None) -> np.ndarray:
         """(lanes, count) values of an unsigned dtype, side by side from each address."""
         item = np.dtype(dtype).itemsize
         out = np.empty((len(addresses), count), dtype)
-        for buffer, offsets, where in self._locate(addresses, item * count, typed, explain):
+        for buffer, offsets, where in self._locate(addresses, item, count, typed, explain):
             if buffer.misalignment % item == 0:
                 view = buffer.bytes[: len(buffer.bytes) // item * item].view(dtype)
                 out[where] = view[(offsets // item)[:, None] + np.arange(count)]
             else:
                 raw = buffer.bytes[offsets[:, None] + np.arange(item * count)]
                 out[where] = np.ascontiguousarray(raw).view(dtype)
+            if typed not in (None, "int") and buffer.dtype is not None and buffer.dtype.kind in "iu" and buffer.dtype.itemsize > 1:
+                number = _taken_for_floats(out[where], buffer.dtype)
+                if number is not None:
+                    raise WrongType(explain(np.arange(len(out))[where][0], (
+                        f"{buffer.name} as {_named(typed, item)}, but it is an array of {buffer.dtype}: the bits of a {number} "
+                        "are no sensible float")))
         return out
 
     def store(self, addresses, values: np.ndarray, explain, typed=None) -> None:
         """Write (lanes, count) values; where lanes write one address, the last lane wins."""
         item, count = values.dtype.itemsize, values.shape[1]
-        for buffer, offsets, where in self._locate(addresses, item * count, typed, explain):
+        for buffer, offsets, where in self._locate(addresses, item, count, typed, explain):
             if not buffer.bytes.flags.writeable:
                 raise OutOfBounds(explain(0, f"{buffer.name}, which may only be read"))
             if buffer.misalignment % item == 0:
@@ -153,17 +160,25 @@ def check_aligned(addresses, size: int, explain) -> None:
                                      f"{int(addresses[at]) % 256} past a multiple of 256"))
 
 
-def fits(typed: str, dtype: np.dtype) -> bool:
-    """Whether an access of a PTX type may touch an array: floats want floats of their size, integers no other floats.
+def _named(typed: str, size: int) -> str:
+    return f"{'int' if typed == 'int' else 'float'}{8 * size}"
 
-    An array of bytes may hold anything.
+
+def fits(typed: str, size: int, dtype: np.dtype) -> bool:
+    """Whether values used as `typed` ("f32", ..., "int") of `size` bytes may come from or go to an array of `dtype`.
+
+    An array of bytes may hold anything, and integers of the same size may hold the bits of floats.
     """
-    size = int(typed[1:]) // 8
-    if dtype.itemsize == 1:
-        return True
-    if typed[0] == "f":
-        return dtype.kind == "f" and dtype.itemsize == size
-    return dtype.kind != "f" or dtype.itemsize == size
+    return dtype.itemsize in (1, size) or (typed == "int" and dtype.kind != "f")
+
+
+def _taken_for_floats(values: np.ndarray, dtype: np.dtype) -> int | None:
+    """A number of an integer array that is read as floats, if all of them are too small to be the bits of floats."""
+    limit = {2: 1 << 10, 4: 1 << 23, 8: 1 << 52}[dtype.itemsize]
+    numbers = values.reshape(-1).view(dtype)
+    if not numbers.any() or (np.abs(numbers.astype(np.float64)) >= limit).any():
+        return None
+    return int(numbers[np.flatnonzero(numbers)[0]])
 
 
 # ------------------------------------------------------------------------------------------------ what it costs

@@ -1,7 +1,6 @@
 """Operands of PTX as functions of the machine: registers, special registers, literals, names of arrays."""
 
 import re
-import struct
 
 import numpy as np
 
@@ -26,11 +25,10 @@ def literal(text: str, dtype):
     dtype = np.dtype(dtype)
     if text == "WARP_SZ":
         return np.array(32).astype(dtype)
-    if re.fullmatch(r"0[fF][0-9a-fA-F]{8}", text):
-        bits = np.array(int(text[2:], 16), np.uint32)
-        return bits.view(np.float32).astype(dtype) if dtype.kind == "f" else bits.astype(dtype)
-    if re.fullmatch(r"0[dD][0-9a-fA-F]{16}", text):
-        return np.array(struct.unpack(">d", bytes.fromhex(text[2:]))[0]).astype(dtype)
+    for letter, digits, whole, floating in (("f", 8, np.uint32, np.float32), ("d", 16, np.uint64, np.float64)):
+        if re.fullmatch(rf"0{letter}[0-9a-f]{{{digits}}}", text, flags=re.I):
+            bits = np.array(int(text[2:], 16), whole)
+            return bits.view(floating).astype(dtype) if dtype.kind == "f" else bits.astype(dtype)
     if not re.fullmatch(r"-?(0[xX][0-9a-fA-F]+|\d+)U?", text):
         return None
     value = int(text.rstrip("U"), 0)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from helpers.simt import access, atomics, barriers, cfg, instructions, ptx, together
+from helpers.simt.contents import contents
 from helpers.simt.kernel import Instruction, Kernel
 from helpers.simt.operands import reader, unknown
 
@@ -40,6 +41,7 @@ class Program:
 
     def __init__(self, kernel: Kernel):
         self.kernel = kernel
+        kernel.contents = contents(kernel)
         self.blocks = [self._block(block) for block in cfg.basic_blocks(kernel)]
 
     def _block(self, block: cfg.BasicBlock) -> Block:
