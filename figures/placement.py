@@ -24,6 +24,12 @@ def sharing(table) -> list[list[int]]:
     return groups
 
 
+def warps_apart(table) -> int | None:
+    """How far apart the warps of every group are that share a scheduler; None where they have no common distance."""
+    found = {b - a for group in sharing(table) for a, b in zip(group, group[1:], strict=False)}
+    return found.pop() if len(found) == 1 else None
+
+
 def draw_pairs(ax, table):
     """A square for each pair of warps: how much longer the first takes beside the second."""
     ratios = pair_ratios(table)
@@ -49,9 +55,8 @@ def show_pairs(table, evidence="") -> Picture:
     """`table` is that of measure("scheduler_pairs")."""
     fig, ax = new(6.2, 4.4)
     draw_pairs(ax, table)
-    groups = sharing(table)
-    by_four = all(len({w % 4 for w in g}) == 1 for g in groups) and len(groups) == 4
-    ax.set_title("Warps w and w + 4 take turns, all others do not" if by_four else f"{len(groups)} groups of warps take turns")
+    apart = warps_apart(table)
+    ax.set_title(f"Warps w and w + {apart} take turns, all others do not" if apart else f"{len(sharing(table))} groups of warps take turns")
     return Picture(fig, pairs_alt(table), evidence)
 
 

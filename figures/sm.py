@@ -189,14 +189,20 @@ SCHEDULER_CONTROLS = {
 }
 
 
-def streams(warps: int, latency: int = 4, work: str = "dependent FMAs") -> list[list[Instruction]]:
-    """Instruction streams of the widget: a load takes 20 cycles there, so that a page can show several."""
+def streams(warps: int, latency: int = 4, work: str = "dependent FMAs", steps: int = 8) -> list[list[Instruction]]:
+    """Instruction streams of the widget: a load takes 20 cycles there, so that a page can show several. `steps` loops of 8 FMAs."""
     if work not in WORK:
         raise ValueError(f"work must be one of {', '.join(WORK)}, got {work!r}")
     kind = WORK[work]
-    stream = chain(64, latency) if kind == "compute" else loop(8, 8, fma_latency=latency, memory_latency=20,
+    stream = chain(8 * steps, latency) if kind == "compute" else loop(steps, 8, fma_latency=latency, memory_latency=20,
                                                               early=kind == "early")
     return [stream] * warps
+
+
+def slots_used(warps=(1, 2, 4, 6, 8, 12), latency: int = 4, cycles: int = 1000) -> list[dict]:
+    """Share of the issue slots that each kind of work uses in the long run, by the number of warps: the widget as a table."""
+    return [{"work": work} | {f"{n} warp{'s' * (n > 1)}": f"{schedule(streams(n, latency, work, 400), cycles).utilisation:.0%}"
+                              for n in warps} for work in WORK]
 
 
 def draw_timeline(ax, trace, cycles: int):

@@ -5,8 +5,16 @@
 //   busy            every warp keeps an issue slot full, and says which SM and which slot it has
 //   warp_pair       two warps of a block work, the others leave  twice the time = they share a scheduler
 
-__device__ unsigned sm_number() { unsigned n; asm volatile("mov.u32 %0, %%smid;" : "=r"(n)); return n; }
-__device__ unsigned warp_slot() { unsigned n; asm volatile("mov.u32 %0, %%warpid;" : "=r"(n)); return n; }
+__device__ unsigned sm_number() {
+    unsigned n;
+    asm volatile("mov.u32 %0, %%smid;" : "=r"(n));
+    return n;
+}
+__device__ unsigned warp_slot() {
+    unsigned n;
+    asm volatile("mov.u32 %0, %%warpid;" : "=r"(n));
+    return n;
+}
 __device__ unsigned long long nanoseconds() {
     unsigned long long t;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
@@ -55,7 +63,9 @@ extern "C" __global__ void fma_latency(int rounds, float a, float b, float *out,
 }
 
 // Every warp runs 8 chains from x. out: one value a thread; sm and slot: one value a warp.
-extern "C" __global__ void busy(int rounds, float x, float a, float b, float *out, int *sm, int *slot) {
+extern "C" __global__ void busy(
+        int rounds, float x, float a, float b,
+        float *out, int *sm, int *slot) {
     int thread = blockIdx.x * blockDim.x + threadIdx.x;
     sm[thread / 32] = sm_number();
     slot[thread / 32] = warp_slot();

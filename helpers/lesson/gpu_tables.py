@@ -53,8 +53,8 @@ def table_1_1(*names: str) -> Table:
                  evidence=f"published or derived · {legend} · ? unverified")
 
 
-LIMITS = ["max_threads_per_sm", "max_warps_per_sm", "max_blocks_per_sm", "registers_per_sm", "max_registers_per_thread",
-          "shared_kib_per_sm", "shared_kib_per_block", "unified_cache_kib", "reserved_shared_kib",
+LIMITS = ["max_threads_per_sm", "max_warps_per_sm", "max_blocks_per_sm", "max_threads_per_block", "registers_per_sm",
+          "max_registers_per_thread", "shared_kib_per_sm", "shared_kib_per_block", "unified_cache_kib", "reserved_shared_kib",
           "shared_granularity_bytes", "register_granularity"]
 
 
@@ -106,7 +106,8 @@ def latency_table(levels: dict[str, dict[str, float]], spec: specs.Gpu, publishe
         first = next(iter(published))
         rows.append(row | {f"ratio to {first}": at["cycles"] / published[first][LEVELS[level]]})
     used = dict.fromkeys(titles[row["source"]]["title"] for row in specs.latencies() if row["gpu"] in published and "l1_cycles" in row)
-    return table(rows, caption="Latency of one dependent load in cycles, the measured one also in ns", evidence=f"{measured.line()} | published · {'; '.join(used)}")
+    return table(rows, caption="Latency of one dependent load in cycles, the measured one also in ns",
+                 evidence=f"{measured.line()} | published · {'; '.join(used)}")
 
 
 def rate_table(levels: dict[str, float], spec: specs.Gpu, measured) -> Table:
