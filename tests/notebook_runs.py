@@ -17,11 +17,13 @@ CELL_TIMEOUT_S = 120
 
 def run_nbval(*paths: Path) -> subprocess.CompletedProcess:
     """Run notebooks under nbval, comparing every stored output strictly, in this Python's environment."""
+    from helpers.lesson.store import readers_environment
+
     command = [sys.executable, __file__, "-q", "-c", os.devnull, "--rootdir", str(TESTS), "-p", "no:cacheprovider",
                "-p", "nbval.plugin", "--nbval", "--nbval-current-env", f"--nbval-cell-timeout={CELL_TIMEOUT_S}",
                f"--nbval-sanitize-with={SANITIZE}", *map(str, paths)]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
-    environment |= {"COURSE_EVIDENCE": "recorded", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "NO_COLOR": "1"}
+    environment = {k: v for k, v in readers_environment("recorded").items() if not k.startswith("PYTEST_")}
+    environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "NO_COLOR": "1"}
     return subprocess.run(command, capture_output=True, text=True, env=environment)
 
 
@@ -34,6 +36,6 @@ def tags(cell) -> list[str]:
 
 
 if __name__ == "__main__":
-    import pytest
+    import pytest  # no helpers here: they would set up Triton in the environment that the notebooks' kernels inherit
 
     sys.exit(pytest.main(sys.argv[1:]))

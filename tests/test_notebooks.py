@@ -136,6 +136,14 @@ def test_cells_stay_readable(lesson):
 
 
 @pytest.mark.parametrize("lesson", LESSONS)
+def test_helpers_come_before_triton(lesson):
+    """They tell Triton how to run kernels, or stand in for it; it listens only while it is being imported."""
+    names = re.findall(r"^(?:from|import) +(.*)", "\n".join(cell.source for cell in code_cells(notebook(lesson))), flags=re.M)
+    firsts = [next((i for i, line in enumerate(names) if re.search(wanted, line)), len(names)) for wanted in (r"\bhelpers\b", r"\btriton\b")]
+    assert firsts[0] < firsts[1] or firsts[1] == len(names), f"{lesson} imports Triton before helpers"
+
+
+@pytest.mark.parametrize("lesson", LESSONS)
 def test_outline(lesson):
     headings = [line for cell in notebook(lesson).cells if cell.cell_type == "markdown"
                 for line in re.sub(r"```.*?```", "", cell.source, flags=re.S).splitlines() if line.startswith("#")]

@@ -61,17 +61,14 @@ def execute(notebook, *, mode: str = "recorded") -> None:
     """Run all cells in place, in a kernel of this Python whose COURSE_EVIDENCE is `mode`."""
     from nbclient import NotebookClient
 
-    before = os.environ.get("COURSE_EVIDENCE")
-    os.environ["COURSE_EVIDENCE"] = mode
-    try:
-        client = NotebookClient(notebook, timeout=TIMEOUT_S, kernel_name="python3", store_widget_state=True,
-                                record_timing=False, resources={"metadata": {"path": str(NOTEBOOKS)}})
-        client.execute()
-    finally:
-        if before is None:
-            del os.environ["COURSE_EVIDENCE"]
-        else:
-            os.environ["COURSE_EVIDENCE"] = before
+    client = NotebookClient(notebook, timeout=TIMEOUT_S, kernel_name="python3", store_widget_state=True,
+                            record_timing=False, resources={"metadata": {"path": str(NOTEBOOKS)}})
+    client.execute(env=readers_environment(mode))
+
+
+def readers_environment(mode: str) -> dict[str, str]:
+    """This process's environment as a reader's kernel finds it: without what `helpers.mode` has set in it."""
+    return {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"} | {"COURSE_EVIDENCE": mode}
 
 
 def clean(notebook) -> None:

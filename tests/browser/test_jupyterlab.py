@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import shutil
 import socket
 import subprocess
@@ -12,7 +11,7 @@ import urllib.request
 
 import pytest
 
-from helpers.lesson.store import NOTEBOOKS
+from helpers.lesson.store import NOTEBOOKS, readers_environment
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
@@ -39,8 +38,8 @@ def lab(tmp_path_factory):
     with contextlib.closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    environment = os.environ | {
-        "COURSE_EVIDENCE": "recorded", "JUPYTERLAB_SETTINGS_DIR": str(root / "settings"),
+    environment = readers_environment("recorded") | {
+        "JUPYTERLAB_SETTINGS_DIR": str(root / "settings"),
         "JUPYTERLAB_WORKSPACES_DIR": str(root / "workspaces"), "JUPYTER_RUNTIME_DIR": str(root / "runtime"),
         "JUPYTER_CONFIG_DIR": str(root / "config"),
     }
