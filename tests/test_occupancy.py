@@ -1,6 +1,7 @@
 """Occupancy against printed examples, NVIDIA's own header compiled here, and what a driver answered."""
 
 import itertools
+import math
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,7 +13,10 @@ import triton
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers import mode
 from helpers.experiments.occupancy import driver_answers
+from helpers.kernels.fma_chain import fma_chain_reference
+from helpers.lesson import check
 from helpers.limits import limits_of
 from helpers.occupancy import RESOURCES, occupancy
 from helpers.results import recorded
@@ -258,3 +262,43 @@ def test_this_machines_driver_says_the_same():
     registers = BUSY.compiled(target).registers
     for threads, shared in itertools.product((32, 96, 320, 1024), (0, 5000, 60_000)):
         assert resident_blocks(BUSY, threads, shared) == occupancy(target, threads, registers, shared).blocks
+
+
+@pytest.mark.skipif(mode.is_live(), reason="this machine has a driver to ask")
+def test_without_a_gpu_the_driver_and_the_counters_say_why():
+    from helpers import nsight
+    from helpers.cuda.driver import resident_blocks
+    from helpers.kernels.probes import BUSY
+
+    with pytest.raises(RuntimeError, match="no GPU is in use"):
+        resident_blocks(BUSY, 256)
+    counted, reason = nsight.counts_or_recorded("achieved_occupancy")
+    assert len(counted) == 18 and "Nsight Compute" in reason
+
+
+def forgets_half(kernel):
+    """A wrong solution of exercise 2: only the first half is stored."""
+
+    class Launcher:
+        def __getitem__(self, grid):
+            def launch(x, out, n, a, b, N, BLOCK):
+                kernel(x, out, n, a, b, N, BLOCK, grid)
+            return launch
+    return Launcher()
+
+
+def one_half(x, out, n, a, b, N, BLOCK, grid):
+    for program in range(grid[0]):
+        part = slice(2 * BLOCK * program, 2 * BLOCK * program + BLOCK)
+        out[part] = fma_chain_reference(x[part], a, b, N).float()
+
+
+@pytest.mark.parametrize(("number", "answer", "message"), [
+    (1, lambda latency, chains: latency, "latency 4, 2 independent chains a warp: 2 warps fill every slot, you say 4"),
+    (2, forgets_half(one_half), "nothing was written at .*both halves"),
+    (3, lambda registers, warps: 65536 // (32 * warps * registers), "you say .*whole units of 256"),
+    (4, lambda rate, ns, smsps: math.ceil(rate * ns / (128 * smsps)), "RTX 5090.*need 5 warps each, you say 9; half of the traffic is read"),
+])
+def test_wrong_answers_get_a_hint(number, answer, message):
+    with pytest.raises(AssertionError, match=f"Exercise 07_occupancy.{number}: not yet.*{message}"):
+        check(f"07_occupancy.{number}", answer)
