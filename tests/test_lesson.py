@@ -12,7 +12,7 @@ from helpers.lesson import check, explore, start, sweep, table
 from helpers.lesson.code import Listing
 from helpers.lesson.exercise import NotStarted, exercise, poisoned_like, started
 from helpers.lesson.map import LESSONS, part_of
-from helpers.lesson.store import ROOT, clean, stored_mark, sync_kernels
+from helpers.lesson.store import NOTEBOOKS, ROOT, clean, stored_mark, sync_kernels
 from helpers.lesson.widgets import options_of
 
 
@@ -194,6 +194,13 @@ def test_the_first_line_of_a_lesson_names_its_evidence(lesson, says, not_says, c
     start(lesson)
     said = capsys.readouterr().out
     assert said.startswith(f"Lesson {lesson}. Evidence: ") and says in said and not_says not in said
+
+
+def test_the_map_and_the_notebooks_agree_on_the_time():
+    for row in LESSONS:
+        path = NOTEBOOKS / f"{row['lesson']}.ipynb"
+        if path.exists():
+            assert f"About {row['minutes']} minutes" in nbformat.read(path, 4).cells[0].source, row
 
 
 def test_the_map_names_the_part_of_each_lesson():

@@ -7,13 +7,13 @@ from helpers.lesson.table import table
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 HARDWARE, TRITON, CUDA, MODELS = "the hardware", "Triton, block by block", "CUDA, thread by thread", "appendix"
 _TABLE = [
-    ("01_memory_hierarchy", "Why does a faster GPU not make every operation faster?", 45),
+    ("01_memory_hierarchy", "Why does a faster GPU not make every operation faster?", 40),
     ("02_sm_and_warps", "Who runs a kernel's threads, and how is waiting hidden?", 45),
     ("03_gelu", "What does the compiler make of ten lines of Triton?", 40),
-    ("04_softmax", "Where did the other three quarters of the traffic go?", 45),
-    ("05_row_sum", "How do you sum a row that does not fit?", 40),
+    ("04_softmax", "Where did the other three quarters of the traffic go?", 50),
+    ("05_row_sum", "How do you sum a row that does not fit?", 50),
     ("06_matmul", "How often is each loaded number used?", 60),
-    ("07_occupancy", "What should num_warps be?", 50),
+    ("07_occupancy", "What should num_warps be?", 60),
     ("08_cuda_threads", "What happens between c = a + b and the GPU?", 45),
     ("09_coalescing", "How many bytes does one warp's load really move?", 45),
     ("10_shared_memory", "How many times is the same number read?", 50),
