@@ -113,8 +113,6 @@ def _by_registers(sm: Limits, warps: int, registers: int) -> int | None:
 def _by_shared(sm: Limits, shared_bytes: int) -> int | None:
     if shared_bytes == 0:
         return None  # the reserve alone fits more often than the SM has room for blocks
-    if shared_bytes > sm.shared_kib_per_block * 1024:
-        return 0
     return sm.shared_kib_per_sm * 1024 // shared_bytes_allocated(sm, shared_bytes)
 
 
