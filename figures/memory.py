@@ -67,18 +67,22 @@ def _rates(points) -> dict[str, float]:
     return {name: growth(points[points["series"] == series]) for series, (name, *_) in WALL_SERIES.items()}
 
 
+def _outgrown(points) -> str:
+    rates = _rates(points)
+    ratio = (rates["peak compute"] / rates["memory bandwidth"]) ** 10
+    return f"At these rates compute outgrows memory {float(f'{ratio:.1g}'):,.0f}-fold in twenty years"
+
+
 def memory_wall_alt(points) -> str:
     rates = ", ".join(f"{name} {rate:.1f}x" for name, rate in _rates(points).items())
     return (f"Growth in two years, fitted to {len(points)} machines and parts from {int(points['year'].min())} to "
-            f"{int(points['year'].max())}: {rates}.")
+            f"{int(points['year'].max())}: {rates}. {_outgrown(points)}.")
 
 
 def show_memory_wall(points, source: str = "") -> Picture:
     fig, ax = new(7.2, 3.9)
     draw_memory_wall(ax, points)
-    rates = _rates(points)
-    ratio = (rates["peak compute"] / rates["memory bandwidth"]) ** 10
-    ax.set_title(f"At these rates compute outgrows memory {float(f'{ratio:.1g}'):,.0f}-fold in twenty years")
+    ax.set_title(_outgrown(points))
     return Picture(fig, memory_wall_alt(points), source)
 
 

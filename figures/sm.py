@@ -1,5 +1,7 @@
 """Figures of lesson 02 drawn from facts and a model: one SM (Fig 1-3), levels (Fig 1-4), the scheduler (Fig 1-5)."""
 
+from matplotlib.colors import to_rgba_array
+
 from figures.style import ROLE, SERIES, Picture, box, diagram, new
 from helpers.evidence import simulated
 from helpers.simt.scheduler import (
@@ -209,13 +211,14 @@ def draw_timeline(ax, trace, cycles: int):
     """One row a warp and one below for the issue slot; one column a cycle."""
     warps = len(trace.states)
     looks = {ISSUED: ROLE["compute"], READY: ROLE["accent"], WAITING: "#e4e4e4", DONE: "white"}
-    for warp, states in enumerate(trace.states):
-        for cycle in range(min(cycles, trace.cycles)):
-            state = states[cycle]
-            load = state == ISSUED and trace.kinds[cycle] != "fma"
-            box(ax, cycle + 0.04, -warp + 0.08, 0.92, 0.84, role=ROLE["memory"] if load else looks[state],
-                fill=1.0 if state != DONE else 0.0)
-    for cycle in range(min(cycles, trace.cycles)):
+    shown = min(cycles, trace.cycles)
+    colours = [[ROLE["memory"] if states[cycle] == ISSUED and trace.kinds[cycle] != "fma" else looks[states[cycle]]
+                for cycle in range(shown)] for states in trace.states]
+    ax.imshow(to_rgba_array(sum(colours, [])).reshape(warps, shown, 4)[..., :3], extent=(0, shown, 1 - warps, 1), aspect="auto",
+              interpolation="nearest")
+    ax.vlines(range(shown + 1), 1 - warps, 1, color="white", linewidth=0.8)
+    ax.hlines(range(1 - warps, 2), 0, shown, color="white", linewidth=2.4)
+    for cycle in range(shown):
         warp = trace.issued[cycle]
         ax.text(cycle + 0.5, -warps + 0.1, "." if warp is None else NAMES[warp], ha="center", va="center",
                 fontsize=9 if cycles <= 24 else 7.5, family="DejaVu Sans Mono", fontweight="bold")

@@ -15,7 +15,7 @@ def plateaus(table, spec) -> dict[str, float]:
     """The rate of each level in GB/s, without levels of which no working set is certain: the median over those that are.
 
     L1 and L2 count sets that fill at most half of them; L2 is read past L1, from 16 KiB an SM on, where all its parts
-    take part, and only where it holds more than all L1 together; device memory counts sets of at least four times the L2.
+    take part; device memory counts sets of at least four times the L2.
     """
     l1, l2 = _capacities(spec)
     kinds = {name: rows for name, rows in table.groupby("variant")}
