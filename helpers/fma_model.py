@@ -51,26 +51,29 @@ class Machine:
 
 
 def machine_of(gpu: Gpu, memory_latency: float | None = None, bandwidth_gb_per_s: float | None = None,
-               fma_latency: float = 4) -> Machine:
-    """The model's view of a GPU: published latency of device memory and datasheet bandwidth where none are given.
+               fma_latency: float = 4, clock_mhz: float | None = None) -> Machine:
+    """The model's view of a GPU: published latency of device memory, datasheet bandwidth and clock where none are given.
 
     Raises ValueError where a number that the model needs is not known.
     """
     latency, bandwidth = memory_latency or gpu.latency_cycles["dram"], bandwidth_gb_per_s or gpu.bandwidth_gb_per_s
-    needed = {"SM count": gpu.sm_count, "clock": gpu.boost_mhz, "bandwidth": bandwidth, "memory latency": latency,
+    clock = clock_mhz or gpu.boost_mhz
+    needed = {"SM count": gpu.sm_count, "clock": clock, "bandwidth": bandwidth, "memory latency": latency,
               "FP32 lanes": gpu.limits.fp32_lanes_per_smsp}
     missing = [name for name, value in needed.items() if value is None]
     if missing:
         raise ValueError(f"{gpu.name}: the model needs {', '.join(missing)}, which nobody published")
-    return Machine(gpu.sm_count, gpu.boost_mhz, bandwidth, latency, fma_latency, gpu.limits.fp32_lanes_per_smsp)
+    return Machine(gpu.sm_count, clock, bandwidth, latency, fma_latency, gpu.limits.fp32_lanes_per_smsp)
 
 
 def measured_machine(gpu: Gpu, latencies, copies, fma) -> Machine:
     """The same from tables of measure("load_latency"), ("copy_bandwidth") and ("fma_latency"): the latency in the largest
-    working set, the rate of the largest copy, and the FMA's latency in whole cycles."""
-    latency = latencies.loc[latencies["bytes"].idxmax(), "cycles"]
+    working set, the rate of the largest copy, and the FMA's latency in whole cycles. A GPU without a published clock has
+    the one that it ran at: cycles over nanoseconds."""
+    largest = latencies.loc[latencies["bytes"].idxmax()]
     bandwidth = copies[copies["bytes"] == copies["bytes"].max()]["bandwidth_gb_per_s"].max()
-    return machine_of(gpu, float(latency), float(bandwidth), round(float(fma["cycles"].median())))
+    clock = gpu.boost_mhz or 1e3 * float(largest["cycles"]) / float(largest["ns"])
+    return machine_of(gpu, float(largest["cycles"]), float(bandwidth), round(float(fma["cycles"].median())), clock)
 
 
 def warps_for_bandwidth(machine: Machine, elements_per_thread: int = 1) -> float:

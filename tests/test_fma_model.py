@@ -1,5 +1,6 @@
 """The prediction of Fig 2-5: limits it must keep, the scheduler it must agree with, and its error on the recording."""
 
+import dataclasses
 import re
 
 import pandas as pd
@@ -116,6 +117,14 @@ def test_median_error_on_the_recording_is_below_ten_percent():
     by_k = {k: median_error(line) for k, line in rows.groupby("k")}
     assert max(by_k, key=by_k.get) == 64 and min(by_k, key=by_k.get) == 2048
     assert len(errors_by_line(rows)) == 4 and errors_by_line(rows)[0]["all"].endswith("%")
+
+
+def test_a_gpu_outside_the_fact_sheet_has_the_clock_it_ran_at():
+    tables = [recorded(name) for name in ("load_latency", "copy_bandwidth", "fma_latency")]
+    unknown = dataclasses.replace(gpu("H200"), name="NVIDIA X", boost_mhz=None, bandwidth_gb_per_s=None)
+    assert measured_machine(unknown, *tables).clock_mhz == pytest.approx(measured_machine(gpu("H200"), *tables).clock_mhz, rel=0.01)
+    with pytest.raises(ValueError, match="the model needs SM count"):
+        measured_machine(dataclasses.replace(unknown, sm_count=None), *tables)
 
 
 # Shares of the FP32 peak that a quick first measurement of the same chain found on an H200, k = 512 unless it says 2048.

@@ -1,5 +1,7 @@
 """Figures and tables of lesson 07: marks, words and rings come from the data, the widgets never fail."""
 
+import dataclasses
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -51,6 +53,7 @@ PICTURES = {
     "variants": (lambda: fma_chain.show_variants(TABLE, MACHINE), "four elements: 93% at 1, 97% at 4"),
     "sharing": (lambda: fma_chain.show_sharing(TABLE, MACHINE), "as needed: 88% at 4, 95% at 5"),
     "memory": (lambda: fma_chain.show_memory_lines(TABLE, MACHINE, 4800), "within 5 % of it from 4 warps on"),
+    "memory of a GPU outside the fact sheet": (lambda: fma_chain.show_memory_lines(TABLE, MACHINE, None), "four elements: "),
     "ends": (lambda: fma_chain.show_ends(TABLE, k=2048), "5 warps: a quarter of the programs had ended after 50% of the time, three quarters after 52%"),
     "prediction": (lambda: fma_chain.show_prediction("RTX 5090", "one element", POINTS), "k = 512: 24% at 1, 91% at 4"),
     "occupancy": (lambda: occupancy.show_occupancy("sm_120", 128, 96, 32), "3 blocks, 12 of 48 warps"),
@@ -133,6 +136,9 @@ def test_tables_of_the_lesson():
     five, here = occupancy_tables.matmul_warps(recorded("matmul_ladder", variants="tile 64x64x32 ieee", n=4096), gpu("H200"))
     assert (five["warps an SMSP"], five["occupancy"], five["sums a thread"], five["FMAs under way"]) == (3, "25%", 32, 96)
     assert here["known"] == "recorded" and here["share of the FP32 peak"] == "63%"
+    unknown = dataclasses.replace(gpu("H200"), fp32_tflops=None)
+    ladder = recorded("matmul_ladder", variants="tile 64x64x32 ieee", n=4096)
+    assert occupancy_tables.matmul_warps(ladder, unknown)[1]["share of the FP32 peak"] is None
     few = occupancy_tables.programs_on_an_sm(gpu("H200"), row_sum=recorded("row_sum_num_warps", rows=132, num_warps=[1, 32]))
     assert [(row["programs on an SM"], row["warps on an SMSP"]) for row in few] == [(1, 0.25), (1, 8)]
     wrong = occupancy_tables.short_against_exact(("sm_90", 256, 33, 0), ("sm_90", 320, 37, 0), ("sm_90", 256, 32, 45), ("sm_90", 288, 200, 0))

@@ -19,7 +19,7 @@ def matmul_warps(ladder, here: Gpu) -> list[dict]:
 
     `ladder` is measure("matmul_ladder") for that tile; the RTX 5090's share of the peak is the published one.
     """
-    measured = float(ladder["tflops"].iloc[0]) / here.fp32_tflops
+    measured = float(ladder["tflops"].iloc[0]) / here.fp32_tflops if here.fp32_tflops else None
     rows = []
     for on, share, known in ((gpu("RTX 5090"), results.published("matmul_share")["value"], "published"),
                              (here, measured, ladder["evidence"].iloc[0])):
@@ -27,7 +27,7 @@ def matmul_warps(ladder, here: Gpu) -> list[dict]:
         found = claim_facts.resident(compiled, on.target)
         sums = 64 * 64 // compiled.threads
         rows.append({"GPU": on.name, "occupancy": f"{found.fraction:.0%}", "warps an SMSP": found.warps / 4, "sums a thread": sums,
-                     "FMAs under way": int(found.warps / 4 * sums), "share of the FP32 peak": f"{share:.0%}", "known": known})
+                     "FMAs under way": int(found.warps / 4 * sums), "share of the FP32 peak": share and f"{share:.0%}", "known": known})
     return rows
 
 
