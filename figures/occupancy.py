@@ -35,14 +35,14 @@ def occupancy_alt(found) -> str:
             f"memory: {found.blocks} blocks, {found.warps} of {found.max_warps} warps. {found.reason}")
 
 
-def show_occupancy(target="sm_90", threads: int = 256, registers: int = 32, shared_kib: float = 0) -> Picture:
+def show_occupancy(target="sm_90", threads: int = 256, registers: int = 32, shared_kib: float = 0, evidence=None) -> Picture:
     found = occupancy(target, threads, registers, int(shared_kib * 1024))
     fig, ax = new(7.2, 2.6)
     draw_occupancy(ax, found)
     verb = "decides" if found.limiters == ("shared memory",) else "decide"
     ax.set_title(f"{100 * found.fraction:.3g} % occupancy: {found.warps} of {found.max_warps} warps; "
                  f"{' and '.join(found.limiters)} {verb}" if found.blocks else "This kernel cannot be launched")
-    return Picture(fig, occupancy_alt(found), "derived · limits of table 1-2")
+    return Picture(fig, occupancy_alt(found), evidence or "derived · limits of table 1-2")
 
 
 def draw_latency_arithmetic(ax, latency: int, lanes: int = 32, most: int = 8):

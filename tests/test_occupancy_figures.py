@@ -145,6 +145,17 @@ def test_tables_of_the_lesson():
     assert [(row["short formula"], row["exact"]) for row in wrong] == [(7, 6), (5, 4), (5, 4), (1, 0)]
 
 
+def test_the_calculator_of_compiled_kernels():
+    matmul = occupancy_tables.compiled_kernel("matmul, 64 × 64 × 32", 4, "sm_120")
+    assert (matmul.threads, matmul.registers, matmul.shared_bytes) == (128, 96, 32768)
+    for kernel in occupancy_tables.KERNELS:
+        compiled = occupancy_tables.compiled_kernel(kernel, 8, "sm_90")
+        assert compiled.threads == 256 and 16 <= compiled.registers <= 255 and compiled.target == "sm_90"
+    assert len(occupancy_tables.COMPILED_CONTROLS["target"][0]) == 11
+    with pytest.raises(ValueError, match="there are row sum.*not 'gelu'"):
+        occupancy_tables.compiled_kernel("gelu", 4, "sm_90")
+
+
 def test_agreement_counts_every_launch_once():
     answers = driver_answers(recorded("driver_occupancy"), "sm_90")
     rows = occupancy_tables.agreement(answers, "sm_90")

@@ -1,10 +1,27 @@
-"""Tables of lesson 07, as rows: programs of earlier lessons on an SM, examples of occupancy, the driver's answers counted."""
+"""Tables of lesson 07, as rows, and the kernels that its calculator compiles."""
 
 from helpers import claim_facts, results
 from helpers.occupancy import occupancy, short_formula
-from helpers.specs import Gpu, gpu
+from helpers.specs import Gpu, capabilities, gpu
 
 CHAINS = (1, 8, 64, 512, 2048)  # FMAs an element
+KERNELS = {  # of the earlier lessons: name -> compiled for (num_warps, target)
+    "row sum, 8192 columns": lambda num_warps, target: claim_facts.row_sum_compiled(num_warps, 8192, target),
+    "softmax, 4096 columns": lambda num_warps, target: claim_facts.softmax_compiled(num_warps, 4096, target),
+    "matmul, 64 × 64 × 32": lambda num_warps, target: claim_facts.matmul_compiled(target=target, num_warps=num_warps),
+}
+COMPILED_CONTROLS = {
+    "kernel": (list(KERNELS), "matmul, 64 × 64 × 32"),
+    "num_warps": ([1, 2, 4, 8, 16, 32], 4),
+    "target": ([f"sm_{cc.replace('.', '')}" for cc in capabilities()], "sm_120"),
+}
+
+
+def compiled_kernel(kernel: str, num_warps: int, target: str):
+    """A kernel of an earlier lesson as the compiler makes it for a target. Raises ValueError for an unknown kernel."""
+    if kernel not in KERNELS:
+        raise ValueError(f"there are {', '.join(KERNELS)}, not {kernel!r}")
+    return KERNELS[kernel](num_warps, target)
 
 
 def what_limits(*names: str) -> list[dict]:
