@@ -306,6 +306,16 @@ def test_tf32_rounds():
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("precision, largest", [("ieee", 3.4e38), ("tf32", 3.4e38), ("tf32x3", 3.4e38), ("bf16x6", 3.38e38)])
+def test_range_of_each_precision(precision, largest):
+    eye = torch.eye(32, device="cuda")
+    for value in (largest, 1e30, 1e-30):
+        out = matmul_relu(value * eye, eye, precision=precision).diagonal() / value
+        assert (out - 1).abs().max() < (2e-3 if precision == "tf32" else 1e-6), (value, out)
+    assert (matmul_relu(3.4e38 * eye, eye, precision="bf16x6").diagonal() == inf).all()
+
+
+@pytest.mark.gpu
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_large_and_odd_on_a_gpu(precision, dtype):
