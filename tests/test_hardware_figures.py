@@ -32,6 +32,11 @@ def rates(spec, l1=20.0, l2=6.0, memory_gb_per_s=1.7):
     return pd.DataFrame(found)
 
 
+def table_with(spec, rates_by_size):
+    return pd.DataFrame([{"variant": v, "bytes_per_sm": size, "working_set_bytes": size * spec.sm_count, "bandwidth_gb_per_s": rate}
+                         for v in ("read", "read past L1") for size, rate in rates_by_size.items()])
+
+
 def working_sets_sizes():
     return [2**k for k in range(11, 26)]
 
@@ -124,6 +129,9 @@ def test_plateaus_are_where_a_level_is_certain():
     assert found == pytest.approx({"L1": 31e3, "L2": 9e3, "device memory": 4.6e3})
     cycles = working_sets.latency_plateaus(latencies(H200), H200)
     assert {level: at["cycles"] for level, at in cycles.items()} == {"L1": 40, "L2": 300, "device memory": 900}
+    array = H200.limits.unified_cache_kib * KIB
+    edge = table_with(H200, {array // 2: 31e3, array: 25e3, 2 * array: 4e3})
+    assert working_sets.plateaus(edge, H200)["L1"] == 31e3, "a set that nearly fills L1 is not certain to lie in it"
     small = dataclasses.replace(CARD, l2_mib=4.0, sm_count=40)  # all L1 together are larger than this L2
     assert "L2" in working_sets.plateaus(rates(small), small)
     table = rates(CARD)
@@ -211,6 +219,8 @@ def test_placement_notices_slots_out_of_turn_and_uneven_sms():
     first, second = placement.placement_summary(pd.DataFrame([good, bad]))
     assert first["warps whose slot is in turn"] == "100%" and first["SMs used"] == 2 and first["blocks on an SM"] == "1"
     assert second["warps whose slot is in turn"] == "25%" and second["SMs with equal numbers of slots mod 4"] == "0%"
+    eight = {"warps_per_block": 8, "blocks_per_sm": 1, "sm": [0] * 8, "slot": [2, 3, 0, 1, 6, 7, 4, 5]}
+    assert placement.placement_summary(pd.DataFrame([eight]))[0]["warps whose slot is in turn"] == "100%"
     rows = placement.first_sm(pd.Series(good), 4)
     assert [row["slot mod 4"] for row in rows] == [1, 2, 3, 0] and {row["SM"] for row in rows} == {0}
 
