@@ -50,10 +50,10 @@ bench: setup  ## the course's kernels beside torch, torch.compile, cuBLAS and, w
 	$(BIN)/python -m helpers.bench
 
 html: setup  ## static copies of all notebooks in build/html, readable offline
-	$(BIN)/jupyter nbconvert --to html --output-dir build/html notebooks/*.ipynb
+	$(BIN)/python -m helpers.lesson.static html build/html
 
-slides: setup  ## lecture slides of all notebooks in build/slides
-	$(BIN)/jupyter nbconvert --to slides --output-dir build/slides notebooks/*.ipynb
+slides: setup  ## lecture slides of all notebooks in build/slides, readable offline
+	$(BIN)/python -m helpers.lesson.static slides build/slides
 
 clean:  ## remove everything that make and the course wrote, but not recordings or notebooks
 	rm -rf $(VENV) .cache build .pytest_cache .ruff_cache .hypothesis *.egg-info

@@ -15,7 +15,6 @@ from helpers.lesson.store import NOTEBOOKS, readers_environment
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 RUN_ALL_TIMEOUT_MS = 120_000
 # Messages of JupyterLab itself that say nothing about the course (the machine may be offline).
 NOT_OURS = ("favicon", "net::ERR", "service worker", "Failed to load resource", "WebSocket", "webgl", "deprecat")
@@ -64,20 +63,6 @@ def lab(tmp_path_factory):
         server.terminate()
         server.wait(20)
         log.close()
-
-
-@pytest.fixture(scope="session")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    assert CHROMIUM, "The browser tests need Chromium: sudo apt-get install chromium (see the README)."
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=[
-            "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync",
-            "--disable-component-update",
-        ])
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture
