@@ -79,6 +79,11 @@ def test_latency_table():
     assert "recorded · a GPU" in shown.evidence and "Mark Dewing" in shown.evidence
 
 
+def test_latency_table_of_a_gpu_outside_the_table():
+    shown = latency_table({}, gpu("H200"), published_latencies(gpu("H200")), HERE)
+    assert "cannot be told apart" in repr(shown)
+
+
 def test_rate_table():
     shown = rate_table({"L1": 31_000.0, "device memory": 4_600.0}, gpu("H200"), HERE)
     assert list(shown.data["measured (TB/s)"]) == [31.0, 4.6]

@@ -100,6 +100,8 @@ def latency_table(levels: dict[str, dict[str, float]], spec: specs.Gpu, publishe
     `measured` is the evidence of `levels`.
     """
     rows, titles = [], specs.sources()
+    if not levels:
+        rows = [{"a load from": f"the levels of the {spec.name} cannot be told apart: table 1-2 does not have it"}]
     for level, at in levels.items():
         row = {"a load from": level, spec.name: at["cycles"], "in ns": at["ns"]}
         row |= {f"{name} (published)": cycles[LEVELS[level]] for name, cycles in published.items()}
