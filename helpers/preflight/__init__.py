@@ -15,7 +15,7 @@ from helpers.preflight.rules import RULES, Finding
 VERSIONS = {"python", "glibc", "torch", "torch_cuda", "triton", "numpy", "ipywidgets", "jupyterlab_widgets", "driver", "driver_cuda",
             "ptx", "ptxas", "nvrtc"}
 
-__all__ = ["Finding", "facts", "paragraph", "preflight"]
+__all__ = ["KNOWN_FACTS", "Finding", "facts", "paragraph", "preflight"]
 
 
 def preflight(**given) -> list[Finding]:
