@@ -44,7 +44,7 @@ class Machine:
         lanes = None if flags.all() else flags.reshape(-1)
         warps, active = int(here.sum()), int(flags.sum())
         traced = self.traced if self.traced is not None and here[self.traced] else None
-        self._limit(block)
+        self._limit(block, flags)
         for step in block.steps:
             chosen = self._chosen(step, lanes)
             amount = active if chosen is lanes else int(chosen.sum())
@@ -66,12 +66,17 @@ class Machine:
         else:
             self._branch(block, here, flags)
 
-    def _limit(self, block: Block) -> None:
+    def _limit(self, block: Block, flags) -> None:
         self.steps += len(block.steps) + 1
         if self.steps > self.launch.limit:
             last = (block.leave or block.steps[-1]).instruction
-            raise TooLong(f"more than {self.launch.limit} instructions one after the other: an endless loop? The machine "
-                          f"stopped at {self.place(last)}")
+            warp = int(np.argmax(flags.any(axis=1)))
+            thread = self.threads.name(warp * WARP + int(np.argmax(flags[warp])))
+            waiting = self.warps.live[warp] & ~self.warps.active[warp]
+            others = ("" if not waiting.any() else f" Thread {self.threads.index(warp * WARP + int(np.argmax(waiting)))} of its warp "
+                      "waits where their paths meet again: a lock that it holds is never given back.")
+            raise TooLong(f"{thread} still runs after {self.launch.limit} instructions: an endless loop?{others} It was at "
+                          f"{self.place(last)[1:-1]}.")
 
     def _chosen(self, step: Step, lanes):
         """The lanes in which a step runs: those of the block whose predicate is true."""

@@ -18,16 +18,26 @@ class Warps:
         self.at = np.zeros(count, np.int64)  # basic block
         self.join = np.full(count, -1)  # where the current path ends; -1: nowhere before the end
         self.waiting = np.zeros(count, bool)  # at a barrier
+        self.overtaken, self.patience, self.last_favoured = 0, 512, 0  # see next_block
         self.depth = np.zeros(count, np.int64)
         self.stack_at, self.stack_join = np.zeros((2, count, 4), np.int64)
         self.stack_active = np.zeros((count, 4, exists.shape[1]), bool)
 
     def next_block(self) -> tuple[int, np.ndarray] | None:
-        """The first block at which a warp may run, and the warps that stand there; None if no warp may."""
+        """The first block at which a warp may run, and the warps that stand there; None if no warp may.
+
+        Taking the first one lets warps that lag behind catch up, so that many run together.
+        """
         ready = ~self.waiting & (self.at != self.end)
         if not ready.any():
             return None
-        block = int(self.at[ready].min())
+        places = self.at[ready]
+        block = int(places.min())
+        self.overtaken = self.overtaken + 1 if (places != block).any() else 0
+        if self.overtaken >= self.patience:  # those that went on may be what the others wait for, in a loop
+            beyond = places[places > max(block, self.last_favoured)]
+            block = self.last_favoured = int(beyond.min() if len(beyond) else places[places > block].min())
+            self.overtaken, self.patience = 0, max(4, self.patience // 2)
         return block, ready & (self.at == block)
 
     def go(self, here: np.ndarray, ways: list[tuple[int, np.ndarray]], joins: int) -> int:
