@@ -111,8 +111,11 @@ def test_the_sector_widget_at_its_ends():
 def test_figures_say_what_their_data_say():
     strides = pd.DataFrame({"stride": [1, 2, 8, 32], "bandwidth_gb_per_s": [4000.0, 2500.0, 800.0, 600.0]})
     assert "800 at 8" in coalescing.show_stride(strides, {1: 4, 2: 8, 8: 32, 32: 32}).alt
-    offsets = pd.DataFrame({"offset": [0, 1, 8], "bandwidth_gb_per_s": [4000.0, 3600.0, 4000.0]})
-    assert "90.0% to 90.0% at offsets that are no multiple of 8" in coalescing.show_offset(offsets, {0: 4, 1: 5, 8: 4}).alt
+    offsets = pd.DataFrame({"variant": ["one"] * 3 + ["four"] * 3, "offset": [0, 1, 8] * 2,
+                            "bandwidth_gb_per_s": [2000.0, 1900.0, 2000.0, 4000.0, 3600.0, 4000.0]})
+    alt = coalescing.show_offset(offsets, {0: 4, 1: 5, 8: 4}).alt
+    assert "one, 2,000 GB/s at offset 0, keeps 95.0% to 95.0% at offsets that are no multiple of 8" in alt
+    assert "four, 4,000 GB/s at offset 0, keeps 90.0%" in alt
 
 
 # ------------------------------------------------------------------------------------------------ exercises

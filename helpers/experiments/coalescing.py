@@ -14,6 +14,7 @@ LINES, LENGTH = 2**20, 256  # threads, and elements that each adds up
 
 WALK_ROWS = CudaKernel("walks.cu", "walk_rows")
 WALK_COLUMNS = CudaKernel("walks.cu", "walk_columns")
+OFFSET_COPY_FOUR = CudaKernel("copies.cu", "offset_copy_four")
 
 
 def _copy(call, x, expected) -> Run:
@@ -31,7 +32,15 @@ def copy_stride(variant, n, stride):
     return _copy(lambda x: variant(x, stride), x, x[::stride])
 
 
-@experiment(lesson="09_coalescing", title="Copy over offset", variants={"offset_copy": cuda.offset_copy},
+def offset_copy_four(x: torch.Tensor, offset: int) -> torch.Tensor:
+    """`helpers.cuda.offset_copy` with four elements a thread."""
+    out = torch.empty(x.numel() - offset, device=x.device)
+    OFFSET_COPY_FOUR.launch(-(-out.numel() // 1024), 256, x, out, out.numel(), offset)
+    return out
+
+
+@experiment(lesson="09_coalescing", title="Copy over offset",
+            variants={"offset_copy": cuda.offset_copy, "four a thread": offset_copy_four},
             cases=product(n=[N], offset=list(range(33))))
 def copy_offset(variant, n, offset):
     x = torch.randn(n + offset, device="cuda")
