@@ -22,7 +22,7 @@ class LaneMemory:
         self.local = memory.Rows("the thread's local memory", threads.lanes, machine.kernel.local_bytes)
         self.written = np.zeros(len(self.shared.bytes), bool) if uninitialised else None
         self.copies, self.groups = [], np.zeros(threads.lanes, np.int64)  # cp.async: under way, and committed so far
-        self.last = None  # (space, addresses, size) of the step that runs
+        self.last = None  # (space, addresses, size, whether it loads) of the step that runs
 
     def load(self, instruction, space, addresses, lanes, raw, count, typed, counted=True, atomic=False) -> np.ndarray:
         """(active lanes, count) values of the unsigned type `raw`, side by side from each address."""
@@ -82,14 +82,14 @@ class LaneMemory:
 
     def touched(self, own: slice, active: np.ndarray) -> Access:
         """What the lanes of one warp touched in the last access, for the trace."""
-        space, addresses, size = self.last
+        space, addresses, size, load = self.last
         addresses, flags = addresses[own], active[None]
         if space == "generic":
             space = next(self._by_space(space, addresses, np.flatnonzero(active)))[0]
             addresses = memory.within_slot(addresses) if space != "global" else addresses
         if space not in ("global", "const"):
             if space == "shared":
-                cost = memory.wavefronts_of(addresses[None], flags, size)[0]
+                cost = memory.wavefronts_of(addresses[None], flags, size, load)[0]
             else:
                 cost = memory.local_sectors_of(addresses[None], flags, size)
             return Access(space, f"{space} memory", addresses.astype(np.int64), size, int(cost[0]))
@@ -159,7 +159,7 @@ class LaneMemory:
 
     def count(self, instruction, space, addresses, lanes, size: int) -> None:
         """Add an access to the instruction's counts: requests, bytes, and sectors or wavefronts."""
-        self.last = (space, addresses, size)
+        self.last = (space, addresses, size, instruction.name == "ld")
         count = self.m.counts[instruction.index]
         flags = self.m.flags(lanes).reshape(-1, WARP)
         if space == "generic":
@@ -176,7 +176,7 @@ class LaneMemory:
         count.requests += requests
         count.bytes += int(flags.sum()) * size
         if space == "shared":
-            passes, fewest = memory.wavefronts_of(addresses, flags, size)
+            passes, fewest = memory.wavefronts_of(addresses, flags, size, instruction.name == "ld")
             count.wavefronts += int(passes.sum())
             count.conflicts += int((passes - fewest).sum())
         elif space == "local":

@@ -204,25 +204,26 @@ def local_sectors_of(offsets: np.ndarray, active: np.ndarray, size: int) -> np.n
     return sectors_of(addresses.reshape(len(offsets), -1).astype(np.uint64), np.repeat(active, words.shape[-1], axis=1))
 
 
-def wavefronts_of(offsets: np.ndarray, active: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+def wavefronts_of(offsets: np.ndarray, active: np.ndarray, size: int, load: bool) -> tuple[np.ndarray, np.ndarray]:
     """Passes through shared memory of each warp's access, and the fewest it could take: (warps, 32) offsets -> 2 x (warps,).
 
-    A pass serves each bank one word. 8-byte accesses go half a warp at a time, 16-byte ones a quarter; two such parts go
-    together where the lanes come in pairs (neighbours, or those two apart) that want the same element. NVIDIA does not
-    document that: an H200 was seen to do it (tests/simt_cases.py).
+    A pass serves each bank one word. 8-byte accesses go half a warp at a time, 16-byte ones a quarter; two such parts of a
+    load go together where the lanes come in pairs (neighbours, or those two apart) that want the same element. NVIDIA does
+    not document that: an H200 was seen to do it (tests/test_simt_counts.py).
     """
     parts, warps = max(1, size // 4), len(offsets)
     groups = np.full(warps, parts if parts in (2, 4) else 1)
-    if parts > 1:
+    if parts > 1 and load:
         groups = np.where(_paired(offsets, active, 1) | _paired(offsets, active, 2), groups // 2, groups)
     words = (offsets.astype(np.int64) // 4)[..., None] + np.arange(parts)
     on = np.repeat(active[..., None], parts, axis=2)
-    passes = np.zeros(warps, np.int64)
+    passes, fewest = np.zeros((2, warps), np.int64)
     for count in np.unique(groups):
         same = np.flatnonzero(groups == count)
         rows = len(same) * count
-        passes[same] = _passes(words[same].reshape(rows, -1), on[same].reshape(rows, -1)).reshape(-1, count).sum(axis=1)
-    return passes, np.where(active.any(axis=1), groups, 0)
+        each = _passes(words[same].reshape(rows, -1), on[same].reshape(rows, -1)).reshape(-1, count)
+        passes[same], fewest[same] = each.sum(axis=1), (each > 0).sum(axis=1)
+    return passes, fewest
 
 
 def _paired(offsets, active, apart: int) -> np.ndarray:
