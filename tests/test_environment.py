@@ -108,3 +108,15 @@ def test_the_commands_of_the_readme_are_targets():
     named = set(re.findall(r"(?:`|^)make ([a-z]+)", README, flags=re.M))
     assert {"lab", "test", "record", "notebooks", "html", "slides", "help"} <= named <= targets
     assert all(re.search(rf"^{target}:.*  ## \S", makefile, flags=re.M) for target in targets), "make help lists every target"
+
+
+def test_the_architecture_names_every_module_and_no_other():
+    text = re.sub(r"```.*?```", "", (ROOT / "ARCHITECTURE.md").read_text(), flags=re.S)
+    words = set(re.findall(r"[\w.]+", " ".join(re.findall(r"`([^`]+)`", text))))
+    there = {path.stem for folder in ("helpers", "figures") for path in (ROOT / folder).iterdir()} - {"__init__", "__pycache__"}
+    topics = {path.stem for path in (ROOT / "helpers" / "experiments").iterdir()}  # one name everywhere
+    assert there - words - topics - {"course"} == set(), "modules that the one page does not mention"
+    paths = re.findall(r"`((?:helpers|tests|notebooks|kernels|cuda)/[\w./]+)`", text)
+    roots = ("", "helpers")
+    missing = [p for p in paths if not any((ROOT / root / (p + end)).exists() for root in roots for end in ("", ".py"))]
+    assert len(paths) > 20 and missing == []
