@@ -173,6 +173,21 @@ def test_pictures_have_alt_text_and_their_own_bytes(lesson):
                     assert hashlib.sha256(raw).hexdigest().startswith(mark.group(1)), "a stored picture was altered"
 
 
+def interpreted_speed(text: str) -> bool:
+    """Whether an output that says only "interpreted" states a time or a rate."""
+    only = re.search(r"\binterpreted · ", text) and not re.search(r"\b(?:live|recorded|published|derived|simulated) · ", text)
+    return bool(only and re.search(r"\d\s*(?:µs|us|ms|GB/s|TB/s|TFLOPS)\b|time \(µs\)|bandwidth \(GB/s\)", text))
+
+
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_no_interpreted_time_is_shown_as_speed(lesson):
+    for cell in code_cells(notebook(lesson)):
+        for output in cell.outputs:
+            text = output.get("text") or output.get("data", {}).get("text/plain", "")
+            assert not interpreted_speed(text), f"{lesson}: {text[:300]}"
+    assert interpreted_speed("12 µs\ninterpreted · this computer") and not interpreted_speed("12 µs\nrecorded · NVIDIA H200")
+
+
 @pytest.mark.parametrize("lesson", LESSONS)
 def test_links_exist(lesson):
     for cell in notebook(lesson).cells:
