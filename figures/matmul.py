@@ -181,8 +181,8 @@ def explore_order(group: int, at_work: int) -> Picture:
 
 
 # ---------------------------------------------------------------- the ladder
-def draw_ladder(ax, data, peaks: dict[str, float]):
-    """TFLOPS of each version at one size, slowest below; `peaks` are named limits in TFLOPS."""
+def draw_ladder(ax, data, peaks: dict[str, float | None]):
+    """TFLOPS of each version at one size, slowest below; `peaks` are named limits in TFLOPS, None where unknown."""
     data = data.sort_values("tflops")
     for i, row in enumerate(data.itertuples()):
         library = row.variant.startswith("cuBLAS")
@@ -191,7 +191,7 @@ def draw_ladder(ax, data, peaks: dict[str, float]):
                     fontsize=9, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8})
     ax.set_yticks(range(len(data)), data["variant"])
     top = data["tflops"].max()
-    shown = {name: value for name, value in peaks.items() if value < 1.6 * top}
+    shown = {name: value for name, value in peaks.items() if value and value < 1.6 * top}
     for name, value in shown.items():
         limit_line(ax, value, f"{name}: {value:.0f}", axis="x")
     ax.set(xlabel="TFLOPS (2MNK / time)", xlim=(0, 1.2 * max([top, *shown.values()])), ylim=(-0.6, len(data) + 0.1))
@@ -214,19 +214,20 @@ def show_ladder(data, peaks=None, evidence="") -> Picture:
 
 # ---------------------------------------------------------------- the roofline of the ladder
 def draw_rungs(ax, data, intensities: dict[str, float], spec):
-    """TFLOPS of float32 versions over the FLOP per byte that each asks for; the roofline of device memory."""
-    x = np.logspace(-1, 3, 100)
-    roof = np.minimum(spec.fp32_tflops, x * spec.bandwidth_gb_per_s / 1e3)
-    ax.plot(x, roof, color=ROLE["limit"], linewidth=1.4)
-    ax.annotate("rate of device memory", (0.8, 0.8 * spec.bandwidth_gb_per_s / 1e3), xytext=(12, -4), textcoords="offset points",
-                fontsize=8.5, color=ROLE["limit"], va="top")
-    limit_line(ax, spec.fp32_tflops, f"FP32 peak: {spec.fp32_tflops:.0f} TFLOPS")
+    """TFLOPS of float32 versions over the FLOP per byte that each asks for; the roofline, if the datasheet is known."""
+    peak, rate = spec.fp32_tflops, spec.bandwidth_gb_per_s
     rates = data.set_index("variant")["tflops"]
+    if peak and rate:
+        x = np.logspace(-1, 3, 100)
+        ax.plot(x, np.minimum(peak, x * rate / 1e3), color=ROLE["limit"], linewidth=1.4)
+        ax.annotate("rate of device memory", (0.8, 0.8 * rate / 1e3), xytext=(12, -4), textcoords="offset points",
+                    fontsize=8.5, color=ROLE["limit"], va="top")
+        limit_line(ax, peak, f"FP32 peak: {peak:.0f} TFLOPS")
     for colour, marker, (variant, intensity) in zip(SERIES, MARKERS, intensities.items(), strict=False):
         ax.plot(intensity, rates[variant], marker=marker, linestyle="", color=colour, markersize=7,
                 label=f"{variant}: {rates[variant]:.1f}")
     ax.set(xscale="log", yscale="log", xlabel="FLOP per byte that the kernel loads", ylabel="TFLOPS",
-           ylim=(0.3, 3 * spec.fp32_tflops), xlim=(0.1, 1000))
+           ylim=(0.3, 3 * (peak or rates.max())), xlim=(0.1, 1000))
     ax.legend(loc="lower right", title="TFLOPS measured", alignment="left")
     return ax
 

@@ -119,13 +119,13 @@ def memory_latency_ns(gpu_name: str) -> float:
 def in_flight(spec, latency_ns: float, rows_per_sm: int, num_warps: int, loads_under_way: int) -> dict:
     """Resident warps of an SM, bytes that they have under way on the GPU, and the rate these allow (Little's law).
 
-    Each lane waits for `loads_under_way` loads of 16 bytes at a time.
+    Each lane waits for `loads_under_way` loads of 16 bytes at a time. A GPU of unknown bandwidth sets no limit.
     """
     resident = occupancy(spec.limits.target, 32 * num_warps, REGISTERS)
     programs = min(resident.blocks, rows_per_sm)
     moving = spec.sm_count * programs * num_warps * 32 * 16 * loads_under_way
     return {"programs": programs, "warps": programs * num_warps, "bytes_in_flight": moving,
-            "gb_per_s": min(moving / latency_ns, spec.bandwidth_gb_per_s)}
+            "gb_per_s": min(moving / latency_ns, spec.bandwidth_gb_per_s or math.inf)}
 
 
 def draw_in_flight(axes, spec, latency_ns: float, rows_per_sm: int, loads_under_way: int):

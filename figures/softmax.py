@@ -47,8 +47,8 @@ def show_traffic(operations, fused_elements: int, itemsize: int = 4, evidence=""
 
 
 # ---------------------------------------------------------------- versions at one size
-def draw_times(ax, data, floor_us: float | None, ours: str = "softmax"):
-    """One bar a variant, in microseconds; `floor_us` is the least traffic at the datasheet's bandwidth."""
+def draw_times(ax, data, peak_gb_per_s: float | None, ours: str = "softmax"):
+    """One bar a variant, in microseconds; a line where the least traffic takes the datasheet's bandwidth."""
     data = data.sort_values("time_us", ascending=False)
     for i, row in enumerate(data.itertuples()):
         ax.barh(i, row.time_us, 0.62, color=ROLE["measured"] if row.variant == ours else ROLE["muted"])
@@ -60,7 +60,8 @@ def draw_times(ax, data, floor_us: float | None, ours: str = "softmax"):
     ax.set(xlabel="time (µs), median; the dark line spans 20th to 80th percentile")
     ax.set_xlim(0, 1.12 * data["time_us_p80"].max())
     ax.grid(axis="y", visible=False)
-    if floor_us:
+    if peak_gb_per_s:
+        floor_us = data["traffic_bytes"].min() / peak_gb_per_s / 1e3
         limit_line(ax, floor_us, f"2MN at the datasheet's rate: {floor_us:.1f}", axis="x")
     return ax
 
@@ -71,9 +72,9 @@ def times_alt(data, ours: str = "softmax") -> str:
     return f"Times in µs: {ours} {t[ours]:.1f}; {others}."
 
 
-def show_times(data, floor_us: float | None = None, evidence="") -> Picture:
+def show_times(data, peak_gb_per_s: float | None = None, evidence="") -> Picture:
     fig, ax = new(7.2, 2.9)
-    draw_times(ax, data, floor_us)
+    draw_times(ax, data, peak_gb_per_s)
     t = data.set_index("variant")["time_us"]
     ax.set_title(f"One kernel instead of five operations: {t['eager'] / t['softmax']:.1f} times faster")
     return Picture(fig, times_alt(data), evidence)

@@ -13,7 +13,7 @@ from figures.style import Picture
 from helpers.kernels.softmax import softmax_naive_operations
 from helpers.lesson import sweep
 from helpers.lesson.widgets import options_of
-from helpers.specs import gpu
+from helpers.specs import from_driver, gpu
 
 
 def timed(rows):
@@ -22,7 +22,7 @@ def timed(rows):
     return data.assign(time_us_p20=data["time_us"] * 0.98, time_us_p80=data["time_us"] * 1.03)
 
 
-VERSIONS = timed([{"variant": v, "time_us": t} for v, t in (("eager", 200.0), ("softmax", 40.0), ("torch", 60.0))])
+VERSIONS = timed([{"variant": v, "time_us": t} for v, t in (("eager", 200.0), ("softmax", 40.0), ("torch", 60.0))]).assign(traffic_bytes=134_400_000)
 SIZES = timed([{"variant": v, "cols": n, "time_us": t * n, "bandwidth_gb_per_s": 3000 / t}
                for v, t in (("softmax", 1.0), ("torch", 1.5)) for n in (256, 4096)])
 COMPILED = pd.DataFrame({"num_warps": [1, 4, 8], "registers": [80, 255, 166], "spill_bytes": [12772, 556, 0]})
@@ -40,7 +40,7 @@ ERRORS = pd.DataFrame([{"variant": v, "k": k, "rms_error": e * k**0.5, "max_erro
 
 PICTURES = {
     "traffic": (lambda: softmax.show_traffic(softmax_naive_operations(4096, 4096), 2 * 4096**2), "536.9 MB"),
-    "times": (lambda: softmax.show_times(VERSIONS, 28.0), "eager 200.0"),
+    "times": (lambda: softmax.show_times(VERSIONS, 4800.0), "eager 200.0"),
     "sizes": (lambda: softmax.show_sizes(SIZES, 4800), "256 to 4096 columns"),
     "registers": (lambda: softmax.show_num_warps(COMPILED), "1: 80 registers, 12772 bytes spilled"),
     "num_warps": (lambda: softmax.show_num_warps(COMPILED, WARPS, [(1, 705, "RTX 5090")]), "4: 100"),
@@ -126,3 +126,13 @@ def test_cost_of_the_published_tile():
     cost = matmul.tile_cost(gpu("RTX 5090"), (64, 64, 32), 4, 3)
     assert cost["intensity"] == 16 and cost["shared_bytes"] == 32768 and cost["accumulators"] == 32
     assert (cost["occupancy"].blocks, cost["occupancy"].warps, cost["occupancy"].limiter) == (3, 12, "shared memory")
+
+
+def test_gpus_outside_the_fact_sheet_have_figures_without_limits():
+    unknown = from_driver("NVIDIA GeForce RTX 4070", (8, 9), 46, 12 * 10**9, 2**25)
+    assert unknown.bandwidth_gb_per_s is None and unknown.fp32_tflops is None
+    for picture in (softmax.show_times(VERSIONS, None), softmax.show_sizes(SIZES, None), row_sum.show_rows(ROWS, None),
+                    matmul.show_ladder(LADDER, {"FP32 peak": None}), matmul.show_rungs(LADDER, {"naive": 0.25, "ieee": 21.3}, unknown)):
+        assert picture.png
+    flight = row_sum.in_flight(unknown, 300.0, 1, 4, 4)
+    assert flight["gb_per_s"] == flight["bytes_in_flight"] / 300.0
