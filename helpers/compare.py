@@ -1,5 +1,8 @@
 """Published beside yours: one row a published number, with what was recorded, what is live, and a verdict in words."""
 
+import math
+import numbers
+
 import pandas as pd
 
 from helpers import mode, results, specs
@@ -16,13 +19,16 @@ def compare(lesson: str, *tables: pd.DataFrame, computed: dict | None = None, ev
     `tables` are what `measure` returned in this session; their live rows fill the live column. `computed` holds values
     of published ids that no clock measures (instruction counts, occupancy, ratios), computed in the lesson, whose
     `evidence` is given with them. Numbers without a counterpart are left out, unless none has one. Raises ValueError
-    for a computed id that was not published for this lesson.
+    for a computed id that was not published for this lesson, and for a computed value that is no finite number.
     """
     entries = [e for e in results.published_all().values() if e["lesson"] == lesson]
     computed = computed or {}
     unknown = set(computed) - {e["id"] for e in entries}
     if unknown or not entries:
         raise ValueError(f"nothing published in {lesson} under {sorted(unknown) or 'any id'}")
+    wrong = {id: v for id, v in computed.items() if v is not None and not (isinstance(v, numbers.Real) and math.isfinite(v))}
+    if wrong:
+        raise ValueError(f"computed values must be finite numbers, got {wrong}")
     recording = results.load()
     here = recording["machine"]["name"]
     rows, conditions = [], []

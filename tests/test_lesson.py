@@ -168,6 +168,9 @@ def test_comparison_scales_and_judges():
     assert compare.verdict(15, entry, 30) == "0.5 times what the machines' data predict: better"
     with pytest.raises(ValueError, match="nothing published"):
         compare.compare("03_gelu", computed={"nonsense": 1})
+    for wrong in (float("nan"), float("inf"), "8"):
+        with pytest.raises(ValueError, match="finite numbers, got {'gelu_loads'"):
+            compare.compare("03_gelu", computed={"gelu_loads": wrong})
     shown = compare.compare("03_gelu", computed={"gelu_loads": 8, "gelu_stores": 2}).data
     assert list(shown["verdict"]) == ["as published", "0.25 times the published"]
     unknown = specs.from_driver("NVIDIA GeForce RTX 4070", (8, 9), 46, 12e9, 2**25)
