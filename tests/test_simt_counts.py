@@ -35,20 +35,10 @@ def launch(name: str, change=lambda ptx: ptx) -> simt.Report:
 
 def counted(report: simt.Report) -> dict[str, int]:
     """The machine's counts under the names of the recording."""
-    out = {}
-    for space, way in (("global", "load"), ("global", "store"), ("local", "load"), ("local", "store")):
-        count = report.of(f"{space} {way}")
-        out |= {f"{space} {way} requests": count.requests, f"{space} {way} sectors": count.sectors}
-    copies = report.of("global async copy")  # Nsight Compute counts them as loads
-    out["global load requests"] += copies.requests
-    out["global load sectors"] += copies.sectors
-    out["global red requests"] = report.of("global reduction").requests
-    out["global atom requests"] = report.of("global atomic").requests
-    for way in ("load", "store"):
-        count = report.of(f"shared {way}")
-        out |= {f"shared {way} conflicts": count.conflicts, f"shared {way} wavefronts": count.wavefronts,
-                f"shared {way} instructions": count.requests,
-                f"global {way} instructions": report.of(f"global {way}").requests}
+    summary = report.summary()
+    out = {count: int(summary[unit]) for count, unit in simt_cases.METRICS.items() if unit in summary.index}
+    for space, way in (("shared", "load"), ("shared", "store"), ("global", "load"), ("global", "store")):
+        out[f"{space} {way} instructions"] = report.of(f"{space} {way}").requests  # with at least one lane
     return out
 
 

@@ -1,6 +1,6 @@
 """Memory as the machine sees it: bounded buffers, shared memory per block, and what a warp's access costs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -45,6 +45,17 @@ class Buffer:
     bytes: np.ndarray
     dtype: np.dtype | None = None  # None: no claim
     misalignment: int = 0  # of its first byte, within 256 bytes
+    seen: set = field(default_factory=set)  # sizes of floats that were read from it
+
+    def taken_for_floats(self, size: int) -> int | None:
+        """A number of an integer array, if all of them are too small to be the bits of floats. Looks once for each size."""
+        if self.dtype is None or self.dtype.kind not in "iu" or self.dtype.itemsize == 1 or size in self.seen:
+            return None
+        self.seen.add(size)
+        numbers = self.bytes.view(self.dtype)
+        if not numbers.any() or (np.abs(numbers.astype(np.float64)) >= {2: 1 << 10, 4: 1 << 23, 8: 1 << 52}[size]).any():
+            return None
+        return int(numbers[np.flatnonzero(numbers)[0]])
 
     def describe(self, offset: int, size: int) -> str:
         """An offset outside the buffer, in words."""
@@ -70,7 +81,7 @@ class Global:
         self.buffers[slot] = buffer
         return address_of(slot) + buffer.misalignment
 
-    def _locate(self, addresses, item: int, count: int, typed, explain):
+    def _locate(self, addresses, item: int, count: int, typed, explain, reads: bool):
         """[(buffer, offsets in it, which of the accesses)] Raises OutOfBounds, Misaligned, WrongType."""
         size = item * count
         check_aligned(addresses, size, explain)
@@ -81,8 +92,11 @@ class Global:
             buffer, first = self.buffers.get(int(slot)), np.arange(len(addresses))[where][0]
             if buffer is None:
                 raise OutOfBounds(explain(first, f"address {int(addresses[first]):#x}, which is in no array that was passed"))
-            if typed is not None and buffer.dtype is not None and not fits(typed, item, buffer.dtype):
+            if typed is not None and buffer.dtype is not None and not fits(typed, item, buffer.dtype, reads):
                 raise WrongType(explain(first, f"{buffer.name} as {_named(typed, item)}, but it is an array of {buffer.dtype}"))
+            if reads and typed not in (None, "int") and (number := buffer.taken_for_floats(item)) is not None:
+                raise WrongType(explain(first, f"{buffer.name} as {_named(typed, item)}, but it is an array of {buffer.dtype}: the "
+                                               f"bits of a {number} are no sensible float"))
             offsets = addresses[where].view(np.int64) - (address_of(int(slot)) + buffer.misalignment)
             outside = (offsets < 0) | (offsets > len(buffer.bytes) - size)
             if outside.any():
@@ -95,25 +109,19 @@ class Global:
         """(lanes, count) values of an unsigned dtype, side by side from each address."""
         item = np.dtype(dtype).itemsize
         out = np.empty((len(addresses), count), dtype)
-        for buffer, offsets, where in self._locate(addresses, item, count, typed, explain):
+        for buffer, offsets, where in self._locate(addresses, item, count, typed, explain, True):
             if buffer.misalignment % item == 0:
                 view = buffer.bytes[: len(buffer.bytes) // item * item].view(dtype)
                 out[where] = view[(offsets // item)[:, None] + np.arange(count)]
             else:
                 raw = buffer.bytes[offsets[:, None] + np.arange(item * count)]
                 out[where] = np.ascontiguousarray(raw).view(dtype)
-            if typed not in (None, "int") and buffer.dtype is not None and buffer.dtype.kind in "iu" and buffer.dtype.itemsize > 1:
-                number = _taken_for_floats(out[where], buffer.dtype)
-                if number is not None:
-                    raise WrongType(explain(np.arange(len(out))[where][0], (
-                        f"{buffer.name} as {_named(typed, item)}, but it is an array of {buffer.dtype}: the bits of a {number} "
-                        "are no sensible float")))
         return out
 
     def store(self, addresses, values: np.ndarray, explain, typed=None) -> None:
         """Write (lanes, count) values; where lanes write one address, the last lane wins."""
         item, count = values.dtype.itemsize, values.shape[1]
-        for buffer, offsets, where in self._locate(addresses, item, count, typed, explain):
+        for buffer, offsets, where in self._locate(addresses, item, count, typed, explain, False):
             if not buffer.bytes.flags.writeable:
                 raise OutOfBounds(explain(0, f"{buffer.name}, which may only be read"))
             if buffer.misalignment % item == 0:
@@ -164,21 +172,12 @@ def _named(typed: str, size: int) -> str:
     return f"{'int' if typed == 'int' else 'float'}{8 * size}"
 
 
-def fits(typed: str, size: int, dtype: np.dtype) -> bool:
+def fits(typed: str, size: int, dtype: np.dtype, reads: bool) -> bool:
     """Whether values used as `typed` ("f32", ..., "int") of `size` bytes may come from or go to an array of `dtype`.
 
-    An array of bytes may hold anything, and integers of the same size may hold the bits of floats.
+    An array of bytes may hold anything, and whole numbers the bits of floats, of which a part may be read.
     """
-    return dtype.itemsize in (1, size) or (typed == "int" and dtype.kind != "f")
-
-
-def _taken_for_floats(values: np.ndarray, dtype: np.dtype) -> int | None:
-    """A number of an integer array that is read as floats, if all of them are too small to be the bits of floats."""
-    limit = {2: 1 << 10, 4: 1 << 23, 8: 1 << 52}[dtype.itemsize]
-    numbers = values.reshape(-1).view(dtype)
-    if not numbers.any() or (np.abs(numbers.astype(np.float64)) >= limit).any():
-        return None
-    return int(numbers[np.flatnonzero(numbers)[0]])
+    return dtype.itemsize in (1, size) or (dtype.kind != "f" and (typed == "int" or reads and dtype.itemsize > size))
 
 
 # ------------------------------------------------------------------------------------------------ what it costs

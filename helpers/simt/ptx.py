@@ -54,8 +54,7 @@ def _params(text: str) -> list[Parameter]:
 
 def _module_arrays(text: str, kernel: Kernel) -> None:
     """Arrays declared outside the kernel: dynamic shared memory, shared arrays, constants and device variables."""
-    for space, rest in re.findall(r"^(?:\.(?:extern|visible|weak|common)\s+)*\.(shared|const|global)\b([^;]*);", text,
-                                  flags=re.M):
+    for space, rest in _declared(text):
         head, _, values = rest.partition("=")
         if space != "shared":
             kernel.constants.update([_constant(head, values)])
@@ -78,3 +77,9 @@ def _constant(head: str, values: str) -> tuple[str, bytes]:
 def _literal(text: str, size: int) -> int:
     value = int(text[2:], 16) if text[:2].lower() in ("0f", "0d") else int(text, 0)
     return value % (1 << (8 * size))
+
+
+@functools.lru_cache(maxsize=4)
+def _declared(text: str) -> list[tuple[str, str]]:
+    """(space, declaration) of every array of the module."""
+    return re.findall(r"^(?:\.(?:extern|visible|weak|common)\s+)*\.(shared|const|global)\b([^;]*);", text, flags=re.M)

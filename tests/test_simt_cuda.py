@@ -1,0 +1,213 @@
+"""Constructs of CUDA C++ on the SIMT machine, compiled for three architectures: each against what the source says."""
+
+import numpy as np
+import pytest
+
+from helpers import simt
+from helpers.cuda.nvrtc import compile_cuda
+
+TARGETS = ("sm_80", "sm_90", "sm_120")
+LANE = np.arange(32)
+RNG = np.random.default_rng(1)
+
+
+@pytest.fixture(params=TARGETS)
+def run(request):
+    """run(parameters, body, args, grid, block): a kernel whose `t` is the thread's number in the grid."""
+    def launch(parameters, body, args, grid=1, block=32, before="", options=(), **kw):
+        source = f'{before}\nextern "C" __global__ void k({parameters}) {{ int t = threadIdx.x + blockIdx.x * blockDim.x; {body} }}'
+        return simt.run(compile_cuda(source, "k", request.param, options), grid, block, args, **kw)
+    return launch
+
+
+def test_shuffles_of_all_kinds(run):
+    y, d = np.zeros((5, 32), np.int32), np.zeros(32)
+    run("int* y, double* d", "y[t] = __shfl_sync(~0u, t * 3, t + 5); y[32 + t] = __shfl_up_sync(~0u, t * 3, 3);"
+        "y[64 + t] = __shfl_down_sync(~0u, t * 3, 7, 16); y[96 + t] = __shfl_xor_sync(~0u, t * 3, 9, 8);"
+        "y[128 + t] = __shfl_sync(~0u, t * 3, 5, 8); d[t] = __shfl_xor_sync(~0u, t * 1.5, 1);", [y, d])
+    sources = [(LANE + 5) % 32, np.where(LANE >= 3, LANE - 3, LANE), np.where(LANE % 16 < 9, LANE + 7, LANE),
+               np.where(LANE ^ 9 <= LANE // 8 * 8 + 7, LANE ^ 9, LANE), LANE // 8 * 8 + 5]
+    assert (y == 3 * np.array(sources)).all() and (d == (LANE ^ 1) * 1.5).all()
+
+
+def test_votes_matches_and_reductions_of_a_warp(run):
+    y = np.zeros((8, 32), np.uint32)
+    run("unsigned* y", "int p; y[t] = __ballot_sync(~0u, t % 3 == 0); y[32 + t] = __all_sync(~0u, t < 31); "
+        "y[64 + t] = __any_sync(~0u, t == 7); y[96 + t] = __match_any_sync(~0u, t / 5); y[128 + t] = __match_all_sync(~0u, 4, &p) + p;"
+        "y[160 + t] = __reduce_add_sync(~0u, t); y[192 + t] = __reduce_min_sync(~0u, -t); y[224 + t] = __reduce_xor_sync(~0u, t * 7);", [y])
+    assert (y[0] == sum(1 << i for i in range(0, 32, 3))).all() and (y[1] == 0).all() and (y[2] == 1).all()
+    assert y[3].tolist() == [sum(1 << j for j in range(32) if j // 5 == i // 5) for i in range(32)]
+    assert (y[4] == 0).all() and (y[5] == 496).all() and (y[6].view(np.int32) == -31).all()
+    assert (y[7] == np.bitwise_xor.reduce(LANE * 7)).all()
+
+
+def test_reductions_at_a_barrier(run):
+    y = np.zeros((3, 64), np.int32)
+    run("int* y", "y[t] = __syncthreads_count(t % 3 == 0); y[64 + t] = __syncthreads_and(t < 64); y[128 + t] = __syncthreads_or(t == 99);",
+        [y], block=64)
+    assert (y[0] == 22).all() and (y[1] != 0).all() and (y[2] == 0).all()
+
+
+def test_named_barriers_between_warps(run):
+    x, y = np.arange(64, dtype=np.float32), np.zeros(32, np.float32)
+    run("const float* x, float* y", """__shared__ float s[32]; int lane = t & 31;
+        if (t < 32) for (int i = 0; i < 2; i++) {
+            s[lane] = x[i * 32 + lane]; asm volatile("bar.sync 1, 64;" ::: "memory"); asm volatile("bar.sync 2, 64;" ::: "memory");
+        } else { float v = 0; for (int i = 0; i < 2; i++) {
+            asm volatile("bar.sync 1, 64;" ::: "memory"); v += s[31 - lane]; asm volatile("bar.sync 2, 64;" ::: "memory"); } y[lane] = v; }""",
+        [x, y], block=64)
+    assert (y == x[:32][::-1] + x[32:][::-1]).all()
+    run("const float* x, float* y", """__shared__ float s[32]; if (t < 32) { s[t] = x[t]; asm volatile("bar.arrive 1, 64;" ::: "memory"); }
+        else { asm volatile("bar.sync 1, 64;" ::: "memory"); y[t - 32] = s[63 - t]; }""", [x, y], block=64)
+    assert (y == x[:32][::-1]).all()
+    with pytest.raises(simt.Deadlock, match="barrier for 96 threads that fewer reach"):
+        run("float* y", 'asm volatile("bar.sync 1, 96;");', [y], block=64)
+
+
+def test_an_early_return_before_a_barrier(run):
+    """CUDA leaves it open, GPUs since Volta go on: seen on an H200."""
+    x, body = np.arange(48, dtype=np.float32), "__shared__ float s[64]; if (t >= n) return; s[t] = x[t]; __syncthreads(); y[t] = s[n - 1 - t];"
+    for n in (48, 50, 32, 1):
+        x, y = np.arange(n, dtype=np.float32), np.zeros(n, np.float32)
+        run("const float* x, float* y, int n", body, [x, y, n], block=64, early_exit=True)
+        assert (y == x[::-1]).all()
+        with pytest.raises(simt.UnreachedBarrier, match=r"it has ended.*GPUs since Volta go on .*early_exit=True"):
+            run("const float* x, float* y, int n", body, [x, y, n], block=64)
+    with pytest.raises(simt.UnreachedBarrier, match="took another path"):
+        run("float* y", "if (t & 1) { __syncthreads(); y[t] = 1; } else y[t] = 2; y[t] += y[t ^ 1];", [y := np.zeros(64, np.float32)],
+            block=64, early_exit=True)
+
+
+def test_atomics_on_integers(run):
+    x, c = RNG.integers(-1000, 1000, 256).astype(np.int32), np.zeros(11, np.int32)
+    c[4:7] = -1, 2**30, -(2**30)
+    old = np.zeros(256, np.int32)
+    run("const int* x, int* c, int* old", "int v = x[t]; atomicAdd(c, v); atomicSub(c + 1, v); atomicOr(c + 2, v); atomicXor(c + 3, v);"
+        "atomicAnd(c + 4, v | 7); atomicMin(c + 5, v); atomicMax(c + 6, v); atomicInc((unsigned*)c + 7, 9u);"
+        "atomicDec((unsigned*)c + 8, 5u); atomicExch(c + 9, 77); old[t] = atomicAdd(c + 10, 2);", [x, c, old], 2, 128)
+    total, down = int(x.sum()), 0
+    for _ in range(256):
+        down = 5 if down == 0 else down - 1
+    expected = [total, -total, np.bitwise_or.reduce(x), np.bitwise_xor.reduce(x), np.bitwise_and.reduce(x | 7), x.min(), x.max(), 6,
+                down, 77, 512]
+    assert c.tolist() == expected and sorted(old) == list(range(0, 512, 2))
+
+
+def test_atomics_on_floats_and_shared_memory(run):
+    x, f, d = np.arange(256, dtype=np.float32), np.full(2, -9, np.float32), np.zeros(2)
+    largest = """__device__ void atomic_max(float* at, float v) { int old = *(int*)at, seen;
+        do { seen = old; old = atomicCAS((int*)at, seen, __float_as_int(fmaxf(v, __int_as_float(seen)))); } while (seen != old); }"""
+    run("const float* x, float* f, double* d", """__shared__ float s; __shared__ unsigned long long q; if (threadIdx.x == 0) { s = 0; q = 0; }
+        __syncthreads(); atomicAdd(f, x[t]); atomic_max(f + 1, x[t] - 100); atomicAdd(d, (double)x[t]); atomicAdd(&s, 1.5f);
+        atomicAdd(&q, 1ull << 33); __syncthreads(); if (threadIdx.x == 0) atomicAdd(d + 1, s + (double)(q >> 33));""", [x, f, d], 2, 128, largest)
+    assert f.tolist() == [x.sum() - 9, 155] and d.tolist() == [x.sum(), 2 * (1.5 * 128 + 128)]
+
+
+def test_a_contended_counter_is_quick(run):
+    c = np.zeros(2, np.int32)
+    report = run("int* c, int n", "if (t < n) { atomicAdd(c, 1); if (atomicAdd(c + 1, 1) == n) c[0] = 0; }", [c, 100_000], 391, 256)
+    assert c.tolist() == [100_000] * 2
+    assert report.of("global reduction").requests == report.of("global atomic").requests == 3125
+
+
+def test_asynchronous_copies(run):
+    x, y = np.arange(256, dtype=np.float32), np.zeros(256, np.float32)
+    run("const float* x, float* y", """__shared__ __align__(16) float s[256]; unsigned a = (unsigned)__cvta_generic_to_shared(s + 4 * t);
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(a), "l"(x + 4 * t));
+        asm volatile("cp.async.commit_group;"); asm volatile("cp.async.wait_group 0;"); __syncthreads();
+        for (int i = 0; i < 4; i++) y[t + 64 * i] = s[255 - (t + 64 * i)];""", [x, y], block=64)
+    assert (y == x[::-1]).all()
+
+
+def test_dynamic_and_static_shared_memory(run):
+    """Addresses of shared memory are 32-bit numbers that wrap: s[99 - t] is s - 4 t + 396."""
+    x, y = np.arange(100, dtype=np.float32), np.zeros(100, np.float32)
+    run("const float* x, float* y", "extern __shared__ float s[]; __shared__ int q[10]; q[t % 10] = 1; int* b = (int*)(s + 100); s[t] = x[t];"
+        "b[t] = t; __syncthreads(); y[t] = s[99 - t] + b[(t + 1) % 100] + q[3];", [x, y], block=100, shared_bytes=800)
+    assert (y == 99 - x + (x + 1) % 100 + 1).all()
+
+
+def test_functions_that_are_called(run):
+    y = np.zeros(64, np.float32)
+    before = """struct P { float a; int b; double c; };
+        __noinline__ __device__ float sum(float a, int n) { float s = 0; for (int i = 0; i < n; i++) { if (i == 40) return -1; s += a * i; } return s; }
+        __noinline__ __device__ void change(P* p, int k) { p->a += k; p->b *= 2; p->c += sum(1, 3); }
+        __noinline__ __device__ P doubled(P p) { p.a *= 2; return p; }"""
+    run("float* y", "P p = {1.f, t, 2.}; change(&p, t); p = doubled(p); y[t] = p.a + p.b + p.c + sum(1.5f, t);", [y], block=64, before=before)
+    t = np.arange(64)
+    assert (y == 2 * (1 + t) + 2 * t + 5 + np.where(t > 40, -1, 1.5 * t * (t - 1) / 2)).all()
+    with pytest.raises(simt.UnknownInstruction, match="PTX line .*fib.*a function that calls itself"):
+        run("int* y", "y[t] = fib(t % 8);", [np.zeros(32, np.int32)],
+            before="__noinline__ __device__ int fib(int n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }")
+
+
+def test_structures_as_parameters(run):
+    record = np.array([(1.0, 2, (3, 4, 5))], dtype=[("a", "f4"), ("b", "i4"), ("c", "f4", 3)])
+    y = np.zeros(32, np.float32)
+    args = ("P p, float* y", "y[t] = p.a + p.b + p.c[1];")
+    run(*args, [record, y], before="struct P { float a; int b; float c[3]; };")
+    assert (y == 7).all()
+    with pytest.raises(TypeError, match="structure of 20 bytes .*got 4 bytes"):
+        run(*args, [np.float32(1), y], before="struct P { float a; int b; float c[3]; };")
+
+
+def test_wide_integers(run):
+    a, b, y = RNG.integers(-(2**63), 2**63, 32), RNG.integers(-(2**40), 2**40, 32), np.zeros((5, 32), np.int64)
+    run("const long long* a, const long long* b, long long* y", "long long p = a[t], q = b[t]; y[t] = p / q; y[32 + t] = p % q;"
+        "y[64 + t] = __mul64hi(p, q); __int128 w = (__int128)p * q + p; y[96 + t] = (long long)w; y[128 + t] = (long long)(w >> 64);",
+        [a, b, y], options=("--device-int128",))
+    for p, q, column in zip(a.tolist(), b.tolist(), y.T.tolist(), strict=True):
+        quotient = abs(p) // abs(q) * (1 if (p < 0) == (q < 0) else -1)
+        whole = p * q + p
+        assert column == [quotient, p - quotient * q, p * q >> 64, (whole + 2**63) % 2**64 - 2**63, whole >> 64]
+
+
+def test_double_precision_functions(run):
+    x, y = np.linspace(0.01, 6, 64), np.zeros((6, 64))
+    run("const double* x, double* y", "double v = x[t]; y[t] = sin(v); y[64 + t] = exp(v); y[128 + t] = log(v); y[192 + t] = pow(v, 1.7);"
+        "y[256 + t] = tanh(v); y[320 + t] = 1 / v;", [x, y], block=64)
+    expected = np.array([np.sin(x), np.exp(x), np.log(x), x**1.7, np.tanh(x), 1 / x])
+    assert (np.abs(y - expected) <= 4e-15 * np.maximum(np.abs(expected), 0.1)).all()
+
+
+def test_roundings_in_a_direction(run):
+    y, d = np.zeros(6, np.float32), np.zeros(4)
+    run("float* y, double* d, float a, float b", "y[0] = __fdiv_rz(a, b); y[1] = __fdiv_ru(a, b); y[2] = __frcp_rd(b); y[3] = __frcp_ru(b);"
+        "y[4] = __fsqrt_rd(a); y[5] = __fsqrt_ru(a); d[0] = __dadd_rd(a, 1e-30); d[1] = __dadd_ru(a, 1e-30); d[2] = __fma_rz(a, b, 1e-40);"
+        "d[3] = __fma_ru(a, b, 1e-40);", [y, d, 1.1, 3.3])
+    a, b = float(np.float32(1.1)), float(np.float32(3.3))
+    for low, high, exact in ((y[0], y[1], a / b), (y[2], y[3], 1 / b), (y[4], y[5], a**0.5)):
+        assert float(low) < exact < float(high) and high == np.nextafter(low, np.float32(9))
+    assert d[0] == a and d[1] == np.nextafter(a, 9) and d[3] == np.nextafter(d[2], 9)
+
+
+def test_warps_that_wait_for_each_other(run):
+    """A flag that another warp sets, a lock between blocks, and lanes that take turns."""
+    y = np.zeros(32, np.int32)
+    run("int* y", "__shared__ volatile int flag; if (t == 0) flag = 0; __syncthreads(); if (t < 32) { while (flag == 0); y[t] = flag; }"
+        "else if (t == 32) flag = 7;", [y], block=64, races=False)
+    assert (y == 7).all()
+    c = np.zeros(2, np.int32)
+    run("int* c", "if (threadIdx.x == 0) { while (atomicCAS(c, 0, 1)); volatile int* v = c + 1; *v = *v + 1; __threadfence(); atomicExch(c, 0); }",
+        [c], 12)
+    assert c.tolist() == [0, 12]
+    with pytest.raises(simt.TooLong, match=r"Thread .* still runs after .* of its warp waits where their paths meet.*lock"):
+        run("int* c", "while (atomicCAS(c, 0, 1)); c[1]++; atomicExch(c, 0);", [c], limit=3000)
+
+
+def test_bits_of_floats_in_integer_arrays_are_no_wrong_type(run):
+    x, y, z = np.linspace(-5, 5, 32).astype(np.float32), np.zeros(32, np.int32), np.zeros(32, np.float32)
+    run("const float* x, int* y", "y[t] = __float_as_int(x[t] * 2);", [x, y])
+    run("const int* y, float* z", "z[t] = __int_as_float(y[t]) + 1;", [y, z])
+    assert (y.view(np.float32) == 2 * x).all() and (z == 2 * x + 1).all()
+    with pytest.raises(simt.WrongType, match="argument 0 as float32, but it is an array of int64: the bits of a 1 are no sensible float"):
+        run("const float* y, float* z", "z[t] = y[t] + 1;", [np.arange(32), z])
+    with pytest.raises(simt.WrongType, match="wrote argument 1 as float32, but it is an array of float64"):
+        run("const float* y, float* z", "z[t] = y[t] + 1;", [x, np.zeros(32)])
+
+
+def test_tensor_cores_are_not_there_and_it_says_so(run):
+    with pytest.raises(simt.UnknownInstruction, match=r"PTX line \d+: 'mma.sync.aligned.m16n8k8"):
+        run("float* c", 'unsigned a = 0; float d, e, f, g; asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},'
+            '{%4,%4},{%4},{%5,%5,%5,%5};" : "=f"(d), "=f"(e), "=f"(f), "=f"(g) : "r"(a), "f"(0.f)); c[t] = d + e + f + g;',
+            [np.zeros(32, np.float32)])
