@@ -211,3 +211,17 @@ def test_tensor_cores_are_not_there_and_it_says_so(run):
         run("float* c", 'unsigned a = 0; float d, e, f, g; asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},'
             '{%4,%4},{%4},{%5,%5,%5,%5};" : "=f"(d), "=f"(e), "=f"(f), "=f"(g) : "r"(a), "f"(0.f)); c[t] = d + e + f + g;',
             [np.zeros(32, np.float32)])
+
+
+def test_printf(run, capsys):
+    report = run("int* y, float* x", 'if (t % 16 == 3) printf("thread %d of %u: %5.2f %s %lld %c%%\\n", t, blockDim.x, x[t] / 3, '
+                 '"text", 1ll << 40, 65 + t); y[t] = t;', [np.zeros(32, np.int32), np.arange(32, dtype=np.float32)])
+    assert report.printed == capsys.readouterr().out == (
+        "thread 3 of 32:  1.00 text 1099511627776 D%\nthread 19 of 32:  6.33 text 1099511627776 T%\n")
+
+
+def test_a_failed_assertion(run):
+    before = ('extern "C" __device__ void __assertfail(const char*, const char*, unsigned, const char*, size_t);'
+              '\n#define check(x) ((x) ? (void)0 : __assertfail(#x, "cell.cu", __LINE__, "k", 1))')
+    with pytest.raises(simt.Trap, match=r"Thread \(20, 0, 0\) .* its assertion `t < 20` does not hold"):
+        run("int* y", "check(t < 20); y[t] = t;", [np.zeros(32, np.int32)], before=before)

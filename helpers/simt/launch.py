@@ -38,6 +38,8 @@ def run(ptx, grid, block, args=(), *, shared_bytes: int | None = None, kernel: s
     raises UnreachedBarrier otherwise.
     limit: instructions that a warp may execute before the run is given up as endless.
 
+    What the kernel prints appears when all blocks have run, and stands in `report.printed`.
+
     Raises TypeError or ValueError for a launch that does not fit the kernel, UnknownInstruction for PTX that is not
     implemented, both before anything runs; and the faults of `helpers.simt.faults` where the kernel goes wrong.
     """
@@ -62,8 +64,10 @@ def run(ptx, grid, block, args=(), *, shared_bytes: int | None = None, kernel: s
             registers = _registers(code, len(blocks) * launch.lanes_per_block, registers)
             machine = Machine(code, launch, blocks, registers, counts)
             machine.run()
+    if launch.printed:
+        print("".join(launch.printed), end="")
     return Report(code.kernel.name, code.kernel.source_file, grid, block, counts, launch.trace,
-                  list(launch.found.values()))
+                  list(launch.found.values()), "".join(launch.printed))
 
 
 def _registers(code: Program, lanes: int, before: dict) -> dict:
@@ -100,6 +104,7 @@ class Launch:
     params: list = field(default_factory=list)  # bytes of each
     trace: list = field(default_factory=list)
     found: dict = field(default_factory=dict)  # races
+    printed: list = field(default_factory=list)  # by the kernel
 
     def __post_init__(self):
         kernel = self.code.kernel

@@ -64,6 +64,7 @@ class Report:
     counts: list[Count] = field(repr=False)
     trace: list[TraceStep] = field(default_factory=list, repr=False)
     races: list[str] = field(default_factory=list)
+    printed: str = field(default="", repr=False)
 
     def _sum(self, measure: str) -> int:
         return sum(getattr(c, measure) for c in self.counts)
