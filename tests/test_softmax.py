@@ -167,17 +167,18 @@ HUGE_STRIDE = """
 import helpers, torch
 from helpers.kernels.{op} import {names}
 base = torch.empty(2**31 + 16, dtype=torch.float16)
-x = base.as_strided((3, 8), (2**30, 1))
-for i in range(3): x[i] = torch.arange(8.0) * (i + 1)
-for version in ({names},):
-    out = {call}
-    assert torch.allclose(out.float(), {expected}, rtol=2e-3, atol=1e-7), out
+for strides in ((2**30, 1), (1, 2**31 // 7 + 1)):  # the last row, then the last column, begins beyond 2^31
+    x = base.as_strided((3, 8), strides)
+    for i in range(3): x[i] = torch.arange(8.0) * (i + 1)
+    for version in ({names},):
+        out = {call}
+        assert torch.allclose(out.float(), {expected}, rtol=2e-3, atol=1e-7), out
 print("right")
 """
 
 
 def run_huge_stride(op, names, expected, call="version(x)"):
-    """Row offsets of 2^31 elements, in a process of its own: a 32-bit offset would kill it. Few pages are real."""
+    """Row and column offsets of 2^31 elements, in a process of its own: a 32-bit offset would kill it. Few pages are real."""
     code = HUGE_STRIDE.format(op=op, names=names, expected=expected, call=call)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "right", done.stdout + done.stderr

@@ -46,7 +46,7 @@ def row_sum_kernel(x_ptr, out_ptr, n_cols, row_stride, col_stride, TILE: tl.cons
     x_ptr += row * row_stride
     partial = tl.zeros((TILE,), tl.float32)  # TILE running sums: no thread waits for another in the loop
     for start in range(tl.cast(0, tl.int64), n_cols, TILE):  # 64 bits here too, where n_cols + TILE passes 2^31
-        cols = start + tl.arange(0, TILE)
+        cols = start + tl.arange(0, TILE).to(tl.int64)
         partial += tl.load(x_ptr + cols * col_stride, mask=cols < n_cols, other=0.0).to(tl.float32)
     tl.store(out_ptr + row, tl.sum(partial, axis=0))  # threads talk to each other once a row
 
@@ -60,7 +60,7 @@ def row_sum_part_kernel(x_ptr, parts_ptr, n_cols, n_parts, part_cols, row_stride
     left = min(n_cols - first, part_cols)  # columns of this part: the last one may be shorter
     partial = tl.zeros((TILE,), tl.float32)
     for start in range(tl.cast(0, tl.int64), part_cols, TILE):
-        cols = start + tl.arange(0, TILE)
+        cols = start + tl.arange(0, TILE).to(tl.int64)
         partial += tl.load(x_ptr + cols * col_stride, mask=cols < left, other=0.0).to(tl.float32)
     tl.store(parts_ptr + program, tl.sum(partial, axis=0))
 
