@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from helpers import simt
 from helpers.cuda.nvrtc import compile_cuda
@@ -101,6 +102,32 @@ def test_atomics_on_floats_and_shared_memory(run):
         __syncthreads(); atomicAdd(f, x[t]); atomic_max(f + 1, x[t] - 100); atomicAdd(d, (double)x[t]); atomicAdd(&s, 1.5f);
         atomicAdd(&q, 1ull << 33); __syncthreads(); if (threadIdx.x == 0) atomicAdd(d + 1, s + (double)(q >> 33));""", [x, f, d], 2, 128, largest)
     assert f.tolist() == [x.sum() - 9, 155] and d.tolist() == [x.sum(), 2 * (1.5 * 128 + 128)]
+
+
+def test_atomics_through_pointers_of_any_space(run):
+    """The compiler does not know what a called function's pointer points to: the address says so."""
+    y = np.zeros(3, np.int32)
+    run("int* y", "__shared__ int s; if (threadIdx.x == 0) s = 0; __syncthreads(); bump(y, 1); bump(threadIdx.x & 1 ? &s : y + 1, 1); __syncthreads();"
+        "if (threadIdx.x == 0) bump(y + 2, s);", [y], 3, 64, "__noinline__ __device__ void bump(int* p, int by) { atomicAdd(p, by); }")
+    assert y.tolist() == [192, 96, 96]
+
+
+def test_half_precision(run):
+    """Values are held as bits; fma, min and the rounding to bf16 and f16 happen once."""
+    x = RNG.standard_normal(64).astype(np.float32)
+    h, b = x.astype(np.float16), (x.view(np.uint32) >> 16).astype(np.uint16)
+    y, z = np.zeros((3, 64), np.float16), np.zeros((2, 64), np.uint16)
+    run("const unsigned short* h, const unsigned short* b, unsigned short* y, unsigned short* z", """unsigned short r; int u = 63 - t;
+        asm("fma.rn.f16 %0, %1, %2, %1;" : "=h"(r) : "h"(h[t]), "h"(h[u])); y[t] = r;
+        asm("min.f16 %0, %1, %2;" : "=h"(r) : "h"(h[t]), "h"(h[u])); y[64 + t] = r;
+        asm volatile("atom.add.noftz.f16 %0, [%1], %2;" : "=h"(r) : "l"(y + 128), "h"(h[0]));
+        asm("fma.rn.bf16 %0, %1, %2, %1;" : "=h"(r) : "h"(b[t]), "h"(b[u])); z[t] = r;
+        asm("max.bf16 %0, %1, %2;" : "=h"(r) : "h"(b[t]), "h"(b[u])); z[64 + t] = r;""", [h, b, y, z], block=64)
+    wide, short = h.astype(np.float64), (b.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    assert (y[0] == (wide * wide[::-1] + wide).astype(np.float16)).all() and (y[1] == np.minimum(h, h[::-1])).all()
+    assert y[2, 0] == np.add.accumulate(np.full(64, h[0]))[-1]
+    exact = torch.from_numpy(short * short[::-1] + short).bfloat16().view(torch.int16).numpy().view(np.uint16)
+    assert (z[0] == exact).all() and (z[1] == np.where(short > short[::-1], b, b[::-1])).all()
 
 
 def test_a_contended_counter_is_quick(run):

@@ -102,7 +102,7 @@ def _roles(kernel) -> list[str]:
     was added to it; what is used in other ways only is a number.
     """
     loaded: dict[str, set] = {}  # the registers that each parameter is loaded into
-    flows, addresses = [], set()
+    flows, addresses, kept = [], set(), set()
     for instruction in kernel.instructions:
         if instruction.name == "ld" and "param" in instruction.parts:
             parameter = instruction.operands[1].strip("[] ").split("+")[0]
@@ -110,10 +110,12 @@ def _roles(kernel) -> list[str]:
         elif instruction.name in ("mov", "add", "sub", "selp", "cvta"):
             target, *sources = ({*names_in(text)} for text in instruction.operands)
             flows.append((target, set().union(*sources), instruction.name == "cvta"))
+        elif instruction.name == "st":  # passed on to a function, or put aside: it may become an address
+            kept.update(*({*names_in(text)} for text in instruction.operands[1:]))
         for text in instruction.operands:
             if text.startswith("["):
                 addresses.add(text.strip("[] ").split("+")[0])
-    return [_role(param, loaded.get(param.name), flows, addresses) for param in kernel.params]
+    return [_role(param, loaded.get(param.name), flows, addresses | kept) for param in kernel.params]
 
 
 def _role(param, registers: set | None, flows: list, addresses: set) -> str:

@@ -238,6 +238,21 @@ def _setp(instruction, kernel):
     return step
 
 
+def _set(instruction, kernel):
+    """set.cmp[.ftz].to.from d, a, b: 1 or all bits where the comparison holds, 0 elsewhere."""
+    *_, to, source = instruction.parts
+    parts = allow(_without_last(instruction), floats.COMPARISONS, {"ftz"})
+    name, flush = instruction.parts[1], floats.flush if "ftz" in parts and source == "f32" else np.asarray
+    short = source == "bf16"
+    if to not in ("f16", "f32", "u32", "s32", "bf16") or not (short or source in TYPES):
+        raise unknown(instruction)
+    one = {"f16": np.float16(1), "f32": np.float32(1), "bf16": np.uint16(0x3F80)}.get(to, np.uint32(0xFFFFFFFF))
+    take = floats.from_bf16 if short else flush
+    dtype = np.dtype(np.uint16 if short else TYPES[source])
+    return _apply(instruction, kernel, lambda a, b: np.where(floats.compare(name, take(a), take(b)), one, one.dtype.type(0)),
+                  one.dtype, dtype, dtype)
+
+
 def _selp(instruction, kernel):
     allow(instruction)
     dtype = _type(instruction)
@@ -328,6 +343,6 @@ BUILDERS = {
     "popc": _integer(integers.count_bits, 1, result=np.uint32), "clz": _integer(integers.leading_zeros, 1, result=np.uint32),
     "brev": _integer(integers.reverse_bits, 1), "bfind": _find_bit,
     "bfe": _integer(integers.extract_bits, 3, counts={1, 2}), "bfi": _integer(integers.insert_bits, 4, counts={2, 3}),
-    "setp": _setp, "selp": _selp, "mov": _mov, "cvt": _cvt,
+    "setp": _setp, "set": _set, "selp": _selp, "mov": _mov, "cvt": _cvt,
     **dict.fromkeys(("membar", "fence", "nanosleep", "prefetch"), _nothing),
 }

@@ -115,10 +115,10 @@ class LaneMemory:
 
     def identities(self, space, addresses, active) -> np.ndarray:
         """For each active lane a number that two lanes share if they name the same memory."""
-        if space == "global":
-            return addresses[active]
-        owner = self.m.threads.row[active] if space == "shared" else active
-        return addresses[active] + (owner.astype(np.uint64) << np.uint64(48))
+        found, row = addresses[active], self.m.threads.row[active]
+        slots = memory.slot_of(found) if space == "generic" else np.full(len(active), {"shared": memory.SHARED_SLOT}.get(space, 0))
+        owner = np.where(slots == memory.SHARED_SLOT, row, np.where(slots == memory.LOCAL_SLOT, active, 0))
+        return found + (owner.astype(np.uint64) << np.uint64(48))
 
     # ------------------------------------------------------------------------------------------ asynchronous copies
 
