@@ -541,7 +541,8 @@ def test_kept_on_disk(fresh, monkeypatch):
 
 
 @pytest.mark.parametrize("damage", [b"", b"junk", gzip.compress(b"{damaged"), gzip.compress(b'{"format": 0}'),
-                                    gzip.compress(b'{"format": 1, "request": {}, "result": {}}')])
+                                    gzip.compress(b'{"format": 1, "request": {}, "result": {}}')],
+                         ids=["empty", "junk", "cut off", "old", "another's"])  # gzip's bytes hold the time: no names
 def test_damaged_entries_are_made_again(fresh, damage):
     first = gelu_16()
     (entry,) = (fresh / "compiled").iterdir()
