@@ -107,6 +107,21 @@ def test_softmax_and_row_sum(target, rows, cols, warps):
 
 
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_softmax_and_row_sum_of_short_floats(target, dtype):
+    """For sm_120, Triton adds and subtracts them with sums in float32 (`sub.f32.bf16`)."""
+    rows, cols = 3, 1000
+    x, sums = torch.randn(rows, cols).to(dtype), torch.full((rows,), float("nan"), dtype=dtype)
+    expected, tolerance = torch.softmax(x.double(), 1), {torch.float16: 1e-3, torch.bfloat16: 8e-3}[dtype]
+    for kernel, constants in ((softmax.softmax_kernel, {"BLOCK": 1024}), (softmax.online_softmax_kernel, {"TILE": 512})):
+        y = torch.full((rows, cols), float("nan"), dtype=dtype)
+        run_triton(kernel, rows, 4, x, y, cols, cols, 1, cols, target=target, **constants)
+        assert ((y.double() - expected).abs() <= tolerance * expected.abs() + 1e-6).all()
+    run_triton(row_sum.row_sum_kernel, rows, 4, x, sums, cols, cols, 1, target=target, TILE=1024)
+    assert ((sums.double() - x.double().sum(1)).abs() <= tolerance * x.double().abs().sum(1) / 16).all()
+
+
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("m,k,n,tile,warps", [(70, 50, 90, (32, 32, 32), 4), (64, 64, 64, (32, 32, 16), 2),
                                               (33, 100, 65, (64, 64, 32), 4)])
 def test_triton_matmul(target, m, k, n, tile, warps):

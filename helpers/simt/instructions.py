@@ -63,6 +63,8 @@ def _float(function, arity: int, *, modes=(), rounds=False, nan=True):
     """An instruction on floats: `function(*values)`, with the rounding as a keyword if `rounds`."""
     def build(instruction, kernel):
         kind = instruction.parts[-1]
+        if instruction.parts[-2] == "f32" and kind in ("f16", "bf16") and rounds:
+            return _mixed(instruction, kernel, function, arity)
         parts = allow(instruction, {"ftz", "sat", "relu"}, modes, ROUND if rounds else {"rn"})
         rounding, packed = next(iter(parts & ROUND), "rn"), PACKED.get(kind)
         short = kind in ("bf16", "bf16x2")
@@ -90,6 +92,19 @@ def _float(function, arity: int, *, modes=(), rounds=False, nan=True):
             return _apply(instruction, kernel, floats.pairwise(step, *packed), *[packed[0]] * (arity + 1))
         return _apply(instruction, kernel, step, *[dtype] * (arity + 1))
     return build
+
+
+def _mixed(instruction, kernel, function, arity: int):
+    """add, sub or fma .f32.f16 and .f32.bf16: all operands but the last one are short."""
+    parts = allow(_without_last(instruction), ROUND, {"sat"})
+    rounding, short = next(iter(parts & ROUND), "rn"), instruction.parts[-1] == "bf16"
+    widen = floats.from_bf16 if short else lambda v: v.astype(np.float32)
+
+    def step(*values):
+        out = floats.one_nan(function(*(widen(v) for v in values[:-1]), values[-1], rounding))
+        return floats.clamp(out) if "sat" in parts else out
+    given = np.dtype(np.uint16 if short else np.float16)
+    return _apply(instruction, kernel, step, np.float32, *[given] * (arity - 1), np.float32)
 
 
 def _division(instruction, kernel):
