@@ -122,6 +122,16 @@ def test_softmax_and_row_sum_of_short_floats(target, dtype):
 
 
 @pytest.mark.parametrize("target", TARGETS)
+def test_row_sum_split(target):
+    """Each row in parts, and then the parts of each row."""
+    rows, cols, parts, each = 3, 9001, 4, 2251
+    x, sums, out = torch.randn(rows, cols), torch.full((rows, parts), float("nan")), torch.full((rows,), float("nan"))
+    run_triton(row_sum.row_sum_part_kernel, rows * parts, 4, x, sums, cols, parts, each, cols, 1, target=target, TILE=1024)
+    run_triton(row_sum.row_sum_kernel, rows, 4, sums, out, parts, parts, 1, target=target, TILE=1024)
+    assert (out.double() - x.double().sum(1)).abs().max() < 1e-3
+
+
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("m,k,n,tile,warps", [(70, 50, 90, (32, 32, 32), 4), (64, 64, 64, (32, 32, 16), 2),
                                               (33, 100, 65, (64, 64, 32), 4)])
 def test_triton_matmul(target, m, k, n, tile, warps):
@@ -132,6 +142,18 @@ def test_triton_matmul(target, m, k, n, tile, warps):
     expected = torch.relu(a.double() @ b.double())
     assert (c.double() - expected).abs().max() < 2e-5
     assert report.of("global async copy").requests > 0
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_grouped_triton_matmul_in_parts_of_k(target):
+    """What matmul_relu launches: tiles in groups of rows, K in parts, whose sums a second kernel adds."""
+    m, k, n, parts = 40, 70, 33, 2
+    a, b = torch.randn(m, k), torch.randn(k, n)
+    sums, c = torch.full((parts, m, n), float("nan")), torch.full((m, n), float("nan"))
+    run_triton(matmul.matmul_relu_grouped_kernel, (2 * 2, parts), 4, a, b, sums, m, n, k, 48, k, 1, n, 1, n, target=target,
+               BLOCK_M=32, BLOCK_N=32, BLOCK_K=16, PRECISION="ieee", GROUP=2, WHOLE_K=False, RELU=False)
+    run_triton(matmul.sum_parts_kernel, 2, 4, sums, c, m * n, parts, target=target, BLOCK=1024)
+    assert (c.double() - torch.relu(a.double() @ b.double())).abs().max() < 2e-5
 
 
 # ------------------------------------------------------------------------------------------------ speed
