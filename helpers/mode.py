@@ -73,11 +73,17 @@ def device() -> torch.device:
     return torch.device("cuda", torch.cuda.current_device()) if is_live() else torch.device("cpu")
 
 
+def _triton_interprets() -> bool:
+    """What Triton was told when it was imported, whatever the flag says by now: its own library shows it."""
+    import triton.language as tl
+
+    return type(tl.max).__name__ == "InterpretedFunction"
+
+
 def decide() -> None:
     """Switch Triton to its interpreter, or to the stand-in where it has no wheel. Called by `helpers/__init__.py`."""
     interpret = "0" if is_live() else "1"
-    loaded = "triton" in sys.modules
-    if loaded and has_triton() and os.environ.get("TRITON_INTERPRET", "0") != interpret:
+    if "triton" in sys.modules and has_triton() and _triton_interprets() == is_live():
         raise RuntimeError(
             "Triton was imported before helpers, so it can no longer be told how to run kernels here. "
             "Restart the kernel and import helpers first."

@@ -87,9 +87,17 @@ print(sorted(n for n in set(globals()) - before - {'x', 'before', 'interpreter_s
     assert done.stdout.strip() == "[] 1.0", done.stdout + done.stderr
 
 
-def test_triton_before_helpers_is_explained():
-    done = run_python("import triton, helpers", TRITON_INTERPRET="0")
+@pytest.mark.parametrize("code", [
+    "import triton, helpers", "import triton.language, os; os.environ['TRITON_INTERPRET'] = '1'; import helpers",
+])
+def test_triton_before_helpers_is_explained(code):
+    """Also where the flag was set after Triton had read it: kernels would be interpreted, Triton's own library not."""
+    done = run_python(code, TRITON_INTERPRET="0")
     assert done.returncode != 0 and "Restart the kernel" in done.stderr.splitlines()[-1]
+
+
+def test_triton_before_helpers_may_interpret_already():
+    assert run_python("import triton, helpers", TRITON_INTERPRET="true").returncode == 0
 
 
 @pytest.mark.parametrize("value, message", [("yes", "must be one of auto, live, recorded"), ("live", "needs a GPU")])
