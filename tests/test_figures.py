@@ -66,8 +66,10 @@ def test_the_page_behind_does_not_show_through():
     assert (pixels[0, 0, :3] == 1).all()
 
 
-def test_a_backend_of_a_notebook_does_no_harm():
-    environment = os.environ | {"MPLBACKEND": "module://no_such_backend_here"}
+@pytest.mark.parametrize("backend", ["module://no_such_backend_here", "Qt4Agg"])
+def test_an_inherited_backend_does_no_harm(backend):
+    """One whose module is missing, and one that matplotlib does not know (any more)."""
+    environment = os.environ | {"MPLBACKEND": backend}
     done = subprocess.run([sys.executable, "-c", "import figures.gelu as g; g.show_programs(10, 4)"], env=environment,
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
