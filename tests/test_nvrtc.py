@@ -2,9 +2,10 @@
 
 import re
 
+import numpy as np
 import pytest
 
-from helpers import facts
+from helpers import facts, mode, simt
 from helpers.compile import CompileError
 from helpers.cuda.nvrtc import FOLDER, compile_cuda, nvrtc_version, parameter_types
 
@@ -87,3 +88,14 @@ def test_every_shipped_file_compiles():
         for name in names:
             made = compile_cuda(file, name)
             assert made.ptx.count(".entry") == 1 and made.spill_bytes == 0, (file, name)
+
+
+@pytest.mark.skipif(not mode.has_triton(), reason="CUDA's headers come with Triton")
+def test_cudas_own_headers_are_found():
+    source = """#include <cuda_fp16.h>
+extern "C" __global__ void twice(const __half *x, __half *y) { y[threadIdx.x] = __hadd(x[threadIdx.x], x[threadIdx.x]); }"""
+    compiled = compile_cuda(source, "twice", "sm_90")
+    x = np.linspace(-4, 4, 32, dtype=np.float16)
+    y = np.full(32, np.nan, np.float16)
+    simt.run(compiled, 1, 32, [x, y])
+    assert np.array_equal(y, 2 * x)

@@ -141,7 +141,7 @@ def _run(name: str, text: str, capability: int, options) -> tuple[str, bytes, st
                            "among the results that the course ships.")
     status, program = nvrtc.nvrtcCreateProgram(text.encode(), name.encode(), 0, [], [])
     _check(nvrtc, status)
-    flags = [f"--gpu-architecture=sm_{capability}", "-lineinfo", *options]
+    flags = [f"--gpu-architecture=sm_{capability}", "-lineinfo", *_headers(), *options]
     try:
         (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), [flag.encode() for flag in flags])
         log = _content(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program).decode().rstrip("\0 \n")
@@ -152,6 +152,11 @@ def _run(name: str, text: str, capability: int, options) -> tuple[str, bytes, st
         return ptx, _content(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program), log
     finally:
         nvrtc.nvrtcDestroyProgram(program)
+
+
+def _headers() -> list[str]:
+    """Where cuda_fp16.h, cuda_pipeline.h and their like are: Triton ships them. NVRTC alone knows none."""
+    return [f"--include-path={client.tool('').parent / 'include'}"] if mode.has_triton() else []
 
 
 def _check(nvrtc, status) -> None:
