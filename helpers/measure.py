@@ -26,6 +26,8 @@ __all__ = ["Timing", "bandwidth_gb_per_s", "measure", "summarise", "tflops", "ti
 
 ROUNDS = 3  # variants take turns this often
 SAMPLES_A_ROUND = 12
+ROUND_MS = 100  # a call so long that its samples would take more is sampled less often, though at least FEWEST times
+FEWEST = 4
 
 
 def time_us(fn, *, samples: int = ROUNDS * SAMPLES_A_ROUND) -> Timing:
@@ -39,14 +41,23 @@ def time_us(fn, *, samples: int = ROUNDS * SAMPLES_A_ROUND) -> Timing:
         raise ValueError(f"samples must be 1 or more, got {samples}")
     _need_gpu("time_us")
     with gpu_lock():
-        timing = summarise(_sample(fn, samples))
+        timing = summarise(_sample(fn, samples, _estimate_ms(fn)))
         return dataclasses.replace(timing, flags=(*timing.flags, *_other_processes()))
 
 
-def _sample(fn, samples: int) -> list[float]:
-    """About `samples` times of `fn` in microseconds; compiles and warms up first."""
+def _estimate_ms(fn) -> float:
+    """A first idea of what `fn` takes; compiles and warms up."""
+    return max(triton.testing.do_bench(fn, warmup=1, rep=1, return_mode="median"), 1e-3)
+
+
+def samples_a_round(estimate_ms: float) -> int:
+    """How often a call of that length is timed before the next variant has its turn."""
+    return max(FEWEST, min(SAMPLES_A_ROUND, int(ROUND_MS / estimate_ms)))
+
+
+def _sample(fn, samples: int, estimate_ms: float) -> list[float]:
+    """About `samples` times of `fn` in microseconds."""
     bench = triton.testing.do_bench
-    estimate_ms = max(bench(fn, warmup=1, rep=1, return_mode="median"), 1e-3)
     # do_bench takes milliseconds and derives the number of repeats from an estimate of its own
     times_ms = bench(fn, warmup=max(1, min(25, 5 * estimate_ms)), rep=max(1, samples * estimate_ms), return_mode="all")
     step = max(1, len(times_ms) // samples)
@@ -126,9 +137,9 @@ def _measure_case(found, variants, case, spec, shared) -> list[dict]:
                 check_on_poisoned(run, f"{found.name}: {variant} {case}")
             runs[variant] = run
     samples = {variant: [] for variant in runs}
-    for _, (variant, run) in itertools.product(range(ROUNDS), runs.items()):
-        if run.call is not None:
-            samples[variant] += _sample(run.call, SAMPLES_A_ROUND)
+    estimates = {variant: _estimate_ms(run.call) for variant, run in runs.items() if run.call is not None}
+    for _, (variant, ms) in itertools.product(range(ROUNDS), estimates.items()):
+        samples[variant] += _sample(runs[variant].call, samples_a_round(ms), ms)
     stamp = {"evidence": "live", "machine": machine_name(), "date": evidence.today(), "versions": versions_line()}
     rows = []
     for variant, run in runs.items():

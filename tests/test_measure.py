@@ -260,6 +260,23 @@ def test_only_functions_are_measured(wrong):
         measure.time_us(len, samples=0)
 
 
+@pytest.mark.parametrize("ms, samples", [(0.005, 36), (1.0, 36), (8.0, 36), (20.0, 15), (35.0, 12), (500.0, 12)])
+def test_long_calls_are_timed_less_often(monkeypatch, ms, samples):
+    """A lecture cannot wait: three rounds of a variant take some 0.3 s, unless four samples a round take longer."""
+    def do_bench(fn, warmup, rep, return_mode):
+        fn()
+        return ms if return_mode == "median" else [ms] * max(1, round(rep / ms))
+
+    monkeypatch.setattr(measure.triton.testing, "do_bench", do_bench, raising=False)
+    monkeypatch.setattr(measure, "machine_name", lambda: "a GPU")
+    monkeypatch.setattr(measure, "versions_line", lambda: "versions")
+    calls = []
+    found = experiment.Experiment("some", "00", "", lambda variant, n: Run(lambda: calls.append(variant), lambda out: None), {}, None)
+    rows = measure._measure_case(found, {"a": 1, "b": 2}, {"n": 1}, specs.gpu("H200"), ())
+    assert [(row["variant"], len(row["samples"])) for row in rows] == [("a", samples), ("b", samples)]
+    assert calls[4:] == [1, 2, 1, 2, 1, 2, 1, 2], "checked twice each, estimated, then in turns"
+
+
 @pytest.mark.gpu
 def test_time_us_on_the_gpu():
     import torch

@@ -39,7 +39,7 @@ def _stride():
 
 def _offset():
     sectors = [count_warp(offset=o).sectors for o in (0, 1, 8)]
-    times = measure("copy_offset", offset=[0, 1])
+    times = measure("copy_offset", offset=[0, 1], variants="offset_copy")
     loss = 1 - _at(times, "offset", 0) / _at(times, "offset", 1)
     return ("start 0, 1, 8 elements in", "4, 5, 4 sectors; about 10 % slower (V100)",
             f"{', '.join(map(str, sectors))} counted; {loss:.0%} slower", sectors == [4, 5, 4] and 0 <= loss <= 0.12,
