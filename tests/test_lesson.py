@@ -88,6 +88,29 @@ def test_check_says_one_of_three_things(capsys, monkeypatch):
         check("99_toy.2", 1)
 
 
+@pytest.mark.parametrize("id, answer, hint", [
+    ("06_matmul.2", lambda *tile: None, "returned None: is `return` missing"),
+    ("03_gelu.2", lambda *sizes: "4", "returned text, '4'"),  # among numbers, '4' would print like the right answer
+    ("02_sm_and_warps.1", lambda t, n: 3.0, "cannot use this answer (TypeError"),
+    ("A_tpu.3", lambda share: float("inf"), "cannot convert float infinity"),
+    ("A_tpu.3", 128, "not called"),
+    ("03_gelu.1", lambda x, y, n: None, "with its decorator"),
+], ids=lambda value: value if isinstance(value, str) else "")
+def test_answers_of_the_wrong_kind_get_a_hint(id, answer, hint):
+    with pytest.raises(AssertionError, match=f"Exercise {id}: not yet") as caught:
+        check(id, answer)
+    assert hint in str(caught.value)
+
+
+def test_the_readers_own_mistake_keeps_its_line():
+    def grid_of(n, block, sm_count):
+        return triton_cdiv(n, block)  # noqa: F821
+
+    with pytest.raises(NameError, match="triton_cdiv") as caught:
+        check("03_gelu.2", grid_of)
+    assert caught.traceback[-1].name == "grid_of"
+
+
 def test_unwritten_output_is_not_started():
     out = poisoned_like(torch.zeros(3))
     with pytest.raises(NotStarted):

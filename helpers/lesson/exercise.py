@@ -1,6 +1,8 @@
 """Exercises: `check(id, answer)` prints "not started", raises when the answer is wrong, prints OK when it is right."""
 
+import functools
 import importlib
+import inspect
 
 import torch
 
@@ -39,16 +41,57 @@ def check(id: str, answer) -> None:
     known = exercises_of(id.rpartition(".")[0])
     if id not in known:
         raise ValueError(f"no exercise {id!r}; this lesson has {', '.join(known) or 'none'}")
+    returned = []
     try:
         if answer is None or answer is ...:
             raise NotStarted
-        known[id](answer)
+        known[id](_remembering(answer, returned))
     except NotStarted:
         print(f"Exercise {id}: not started")
         return
     except AssertionError as error:
-        raise AssertionError(f"Exercise {id}: not yet. {error}") from None
+        raise AssertionError(f"Exercise {id}: not yet. {error}{_odd(returned)}") from None
+    except Exception as error:
+        if not _raised_by_a_test(error):
+            raise  # the reader's own mistake, shown with the line of the reader's cell
+        reason = _odd(returned) or f" ({type(error).__name__}: {error})"
+        if not returned:
+            reason += f". It got {answer!r}: is it the function or kernel of this cell, with its decorator and not called?"
+        raise AssertionError(f"Exercise {id}: not yet. The check cannot use this answer{reason}") from None
     print(f"Exercise {id}: OK")
+
+
+def _remembering(answer, returned: list):
+    """A plain function that also puts each result into `returned`; anything else as it is."""
+    if not inspect.isfunction(answer):
+        return answer
+
+    @functools.wraps(answer)
+    def called(*args):
+        returned.append(answer(*args))
+        return returned[-1]
+
+    return called
+
+
+def _odd(returned: list) -> str:
+    """A hint if a function's last result was None or text, which printed among numbers look right; else nothing."""
+    if not returned:
+        return ""
+    result = returned[-1]
+    if result is None:
+        return " (the function returned None: is `return` missing?)"
+    if isinstance(result, str) or isinstance(result, tuple) and any(isinstance(part, str) for part in result):
+        return f" (the function returned text, {result!r}: a number has no quotes)"
+    return ""
+
+
+def _raised_by_a_test(error: Exception) -> bool:
+    """True if the test of an exercise raised `error` on handling the answer, False if what the reader wrote did."""
+    trace = error.__traceback__
+    while trace.tb_next:
+        trace = trace.tb_next
+    return trace.tb_frame.f_globals.get("__name__", "").startswith("helpers.lesson.exercises.")
 
 
 def poisoned_like(x: torch.Tensor) -> torch.Tensor:
