@@ -30,10 +30,10 @@ def usable_gpu() -> str | None:
         return "no NVIDIA GPU or driver was found that this torch can use"
     major, minor = torch.cuda.get_device_capability()
     built_for = torch.cuda.get_arch_list()
-    # Binary code runs on the same major version from its minor version on. `is_available()` is True without any.
-    runs = any(a.startswith("sm_") and int(a[3:].rstrip("af")) // 10 == major
-               and int(a[3:].rstrip("af")) % 10 <= minor for a in built_for)
-    if not runs:
+    # Binary code runs on the same major version from its minor version on, that of sm_120a on 12.0 alone.
+    # `is_available()` is True without any.
+    code = [(divmod(int(a[3:].rstrip("af")), 10), a.endswith("a")) for a in built_for if a.startswith("sm_")]
+    if not any(cc == (major, minor) or cc[0] == major and cc[1] < minor and not exactly for cc, exactly in code):
         return f"this torch build has no code for sm_{major}{minor} (it has {', '.join(built_for)})"
     if not has_triton():
         return "Triton is not installed"

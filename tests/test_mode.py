@@ -35,6 +35,7 @@ def machine(monkeypatch):
     (dict(cuda=None), "build without CUDA"), (dict(available=False), "no NVIDIA GPU or driver"), (dict(triton=False), "Triton is not installed"),
     (dict(cc=(12, 0)), r"no code for sm_120 \(it has sm_80, sm_90\)"), (dict(cc=(8, 0), built_for=["sm_86"]), "no code for sm_80"),
     (dict(cc=(7, 5)), "no code for sm_75"), (dict(built_for=["compute_90"]), "no code for sm_90"),
+    (dict(cc=(12, 1), built_for=["sm_120a"]), "no code for sm_121"),
 ])
 def test_why_a_gpu_is_not_used(machine, facts, reason):
     machine(**facts)

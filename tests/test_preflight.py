@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import types
+from pathlib import Path
 
 import pytest
 
@@ -74,6 +75,11 @@ def test_a_healthy_laptop_is_told_so():
     (dict(cc="12.1", arch_list=[]), "no sm_121 code (it has none)", "CPU mode"),
     (dict(cc=(10, 3), arch_list=["sm_90", "sm_120"]), "no sm_103 code", "cu129+"),
     (dict(cc=(8, 0), arch_list=["sm_86", "sm_90"]), "no sm_80 code", "a build of torch that has it"),
+    (dict(cc=(12, 1), arch_list=["sm_90", "sm_120a"]), "no sm_121 code", "cu129+"),
+    (dict(cc=(12, 0), torch_cuda="12.4"), "CUDA 12.4, which knows no sm_120", "cu128+ build of torch, or use"),
+    (dict(cc=(12, 1), torch_cuda="12.6"), "knows no sm_121", "cu128+"),
+    (dict(cc=(9, 0), torch_cuda="11.7"), "knows no sm_90", "cu118+"),
+    (dict(libcuda=Path("/usr/lib/wsl/lib/libcuda.so.1")), "WSL's folder", "TRITON_LIBCUDA_PATH"),
     (dict(cc=(12, 1), ptxas="12.8"), "sm_121 needs 12.9", "TRITON_PTXAS_PATH"),
     (dict(cc=(12, 0), ptxas="12.4"), "sm_120 needs 12.8", "newer Triton"),
     (dict(cc=(7, 0)), "compute capability 7.0", "recorded"),
@@ -110,6 +116,8 @@ def test_one_thing_wrong_is_one_finding(given, what, fix):
     dict(triton="3.6.0", numpy="2.3.5"), dict(triton="3.7.1", numpy="2.5.0"), dict(triton=None, platform="linux")
     | dict(triton="3.7.1"), dict(ipywidgets="8.1.9", jupyterlab_widgets="3.0.17"), dict(python="3.11.0"),
     dict(python="3.14.1"), dict(glibc="2.28"), dict(cc=(12, 1), arch_list=["sm_90", "sm_120"]),
+    dict(cc=(8, 9), torch_cuda="11.7"), dict(cc=(12, 1), torch_cuda="12.8"), dict(cc=(13, 0), torch_cuda="13.0"),
+    dict(cc=(12, 1), arch_list=["sm_120f"]), dict(cc=(12, 0), arch_list=["sm_120a"]), dict(cc=None, torch_cuda="12.4"),
     dict(cc=(8, 9), arch_list=["sm_80", "sm_120"]), dict(cc=(9, 0), arch_list=["sm_90a"]),
     dict(cc=(12, 0), ptxas="12.8"), dict(cc=(13, 0), ptxas="12.8"), dict(driver_cuda="12.4", ptx="8.4"),
     dict(driver_cuda="13.0", torch_cuda="12.8"), dict(driver="580.65", torch_cuda="13.0"),
@@ -149,7 +157,7 @@ def test_the_pinned_pair_is_the_one_that_torch_asks_for():
 
 
 def test_a_code_build_for_a_feature_set_is_read_too():
-    assert hardware.has_code_for((12, 1), ["sm_120a"]) and not hardware.has_code_for((12, 0), ["sm_121", "compute_90"])
+    assert hardware.has_code_for((12, 1), ["sm_120f"]) and not hardware.has_code_for((12, 0), ["sm_121", "compute_90"])
 
 
 def test_paragraphs():

@@ -1,5 +1,7 @@
 """Rules about the GPU, its driver, and what is built for them."""
 
+from os import PathLike
+
 from packaging.version import Version
 
 from helpers.facts import parse_cc
@@ -37,9 +39,9 @@ def _to_driver(cuda_major: int) -> str:
 
 
 def has_code_for(cc: tuple[int, int], arch_list: list[str]) -> bool:
-    """True if a binary for one of `arch_list` runs on cc: the same major version, not a newer minor one."""
-    compiled = [parse_cc(arch) for arch in arch_list if arch.startswith("sm_")]
-    return any(found and found[0] == cc[0] and found[1] <= cc[1] for found in compiled)
+    """True if a binary for one of `arch_list` runs on cc: the same major version, not a newer minor one; sm_120a: exactly."""
+    compiled = [(parse_cc(arch), arch.endswith("a")) for arch in arch_list if arch.startswith("sm_")]
+    return any(found and (found == cc or found[0] == cc[0] and found[1] < cc[1] and not exactly) for found, exactly in compiled)
 
 
 @rule("gpu")
@@ -76,7 +78,7 @@ def no_libcuda(f):
 
 @rule("libcuda")
 def libcuda_in_wsl_only(f):
-    found = [f["libcuda"]] if isinstance(f["libcuda"], str) else list(f["libcuda"] or ())
+    found = [f["libcuda"]] if isinstance(f["libcuda"], str | PathLike) else list(f["libcuda"] or ())
     if found and all("/wsl/" in str(path) for path in found) and not f.get("cuda_available"):
         return Finding(f"libcuda is only in WSL's folder: {', '.join(map(str, found))}.",
                        "WSL keeps it outside the folders that are searched, and only as libcuda.so.1, without the name "
@@ -151,6 +153,20 @@ def torch_has_no_code_for_the_gpu(f):
     return Finding(f"This torch has no {name} code (it has {there}).",
                    "Its kernels do not run on this GPU, although torch.cuda.is_available() is True.",
                    f"Install {build}, or use the course's CPU mode (COURSE_EVIDENCE=recorded).", stops=("live",))
+
+
+@rule("cc", "torch_cuda")
+def torch_older_than_the_gpu(f):
+    """Where nobody says what torch has code for, its CUDA version may tell."""
+    if f["cc"] is None or f["torch_cuda"] is None or f.get("arch_list") is not None:
+        return None
+    needs = [Version(cuda) for (major, minor), cuda in CUDA_OF_CC.items() if major == f["cc"][0] and minor <= f["cc"][1]]
+    if needs and Version(f["torch_cuda"]) < min(needs):
+        name = f"sm_{f['cc'][0]}{f['cc'][1]}"
+        return Finding(f"This torch is built for CUDA {f['torch_cuda']}, which knows no {name}.",
+                       "Its kernels do not run on this GPU, although torch.cuda.is_available() is True.",
+                       f"Install a cu{str(min(needs)).replace('.', '')}+ build of torch, or use the course's CPU mode "
+                       "(COURSE_EVIDENCE=recorded).", stops=("live",))
 
 
 @rule("cc")
