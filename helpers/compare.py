@@ -18,8 +18,9 @@ def compare(lesson: str, *tables: pd.DataFrame, computed: dict | None = None, ev
 
     `tables` are what `measure` returned in this session; their live rows fill the live column. `computed` holds values
     of published ids that no clock measures (instruction counts, occupancy, ratios), computed in the lesson, whose
-    `evidence` is given with them. Numbers without a counterpart are left out, unless none has one. Raises ValueError
-    for a computed id that was not published for this lesson, and for a computed value that is no finite number.
+    `evidence` is given with them, or a list where they are of several kinds. Numbers without a counterpart are left
+    out, unless none has one. Raises ValueError for a computed id that was not published for this lesson, and for a
+    computed value that is no finite number.
     """
     entries = [e for e in results.published_all().values() if e["lesson"] == lesson]
     computed = computed or {}
@@ -60,7 +61,7 @@ def compare(lesson: str, *tables: pd.DataFrame, computed: dict | None = None, ev
     if "live" in data.columns:
         lines.append(f"live · {specs.gpu().name} · {today()}")
     if evidence is not None:
-        lines.append(evidence.line() if hasattr(evidence, "line") else evidence)
+        lines += dict.fromkeys(e.line() if hasattr(e, "line") else e for e in (evidence if isinstance(evidence, list) else [evidence]))
     lines += [f"[{number}] {condition}" for number, condition in enumerate(conditions, 1)]
     return table(data, caption="Published, recorded and yours", evidence="\n".join(lines))
 

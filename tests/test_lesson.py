@@ -201,6 +201,12 @@ def test_comparison_scales_and_judges():
     assert "latency" in compare.verdict(30, entry | {"bound": "latency"}, None)
 
 
+def test_computed_values_of_several_kinds():
+    counted = evidence.interpreted_here("A")
+    shown = compare.compare("03_gelu", computed={"gelu_loads": 8}, evidence=[counted, "compiled", counted])
+    assert shown.evidence.splitlines().count(counted.line()) == 1 and "compiled" in shown.evidence.splitlines()
+
+
 def test_published_numbers_without_a_counterpart():
     alone = compare.compare("09_coalescing")  # published for a V100; this course measures other cases
     assert "790 GB/s" in set(alone.data["published (V100)"]) and set(alone.data["verdict"]) == {"nothing here compares"}
