@@ -168,7 +168,10 @@ def errors_by_line(rows) -> list[dict]:
 
 
 def plateau(table, variant: str, k: int = 1, within: float = 0.05) -> int:
-    """The fewest warps per SMSP from which on a line of Fig 2-5 stays within 5 % of its highest rate."""
+    """The fewest warps per SMSP from which on a line of Fig 2-5 stays within 5 % of its highest rate; on a line that
+    falls by more at its end, the fewest that reach it."""
     rows = table[(table["variant"] == variant) & (table["k"] == k)]
-    low = rows[rows["bandwidth_gb_per_s"] < (1 - within) * rows["bandwidth_gb_per_s"].max()]["warps_per_smsp"]
-    return int(rows[rows["warps_per_smsp"] > (low.max() if len(low) else 0)]["warps_per_smsp"].min())
+    near = rows["bandwidth_gb_per_s"] >= (1 - within) * rows["bandwidth_gb_per_s"].max()
+    low = rows[~near]["warps_per_smsp"]
+    stays = rows[rows["warps_per_smsp"] > (low.max() if len(low) else 0)]
+    return int((stays if len(stays) else rows[near])["warps_per_smsp"].min())

@@ -92,7 +92,9 @@ def _counted(described: str, metrics) -> list[dict[str, float]]:
                            "allow profiling for all users, see developer.nvidia.com/ERR_NVGPUCTRPERM")
     counted = parse(output, dict(metrics))
     if len(counted) != len(json.loads(described)):
-        raise RuntimeError(f"ncu counted {len(counted)} launches of {len(json.loads(described))}:\n{output[-1500:]}")
+        errors = [line.removeprefix("==ERROR== ") for line in output.splitlines() if line.startswith("==ERROR==")]
+        raise RuntimeError(f"ncu counted {len(counted)} launches of {len(json.loads(described))}: "
+                           + (" ".join(errors[:2]) or output[-500:]))
     return counted
 
 

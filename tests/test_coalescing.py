@@ -1,11 +1,13 @@
 """Lesson 09: sectors counted from the compiled kernel, Nsight Compute's counts beside them, figures."""
 
+import os
+
 import pandas as pd
 import pytest
 import torch
 
 from figures import coalescing
-from helpers import mode, nsight, results
+from helpers import measure, mode, nsight, results
 from helpers.cuda import CudaKernel, program
 from helpers.cuda.counting import ELEMENTS, ORDERS, count_warp
 from helpers.experiments.coalescing import compared_counts, counted_launches
@@ -91,6 +93,22 @@ def test_a_difference_from_ncu_is_noticed():
     assert compared_counts(table)["agree"].all()
     table.loc[1, "load_sectors"] += 1
     assert compared_counts(table)["agree"].tolist().count(False) == 1
+
+
+def test_what_cannot_be_counted_or_built_here_is_recorded_and_says_why(monkeypatch, tmp_path):
+    """Tools that are there and fail: an ncu that does not know the GPU, an nvcc without a C++ compiler."""
+    for name, said in (("ncu", "==PROF== connected\n==ERROR== Profiling is not supported on this device"), ("nvcc", "nvcc fatal: no cl")):
+        tool = tmp_path / name
+        tool.write_text(f"#!/bin/sh\necho '{said}'\nexit 1\n")
+        tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(mode, "is_live", lambda: True)
+    monkeypatch.setattr(measure, "measure", lambda name: pd.DataFrame([
+        nsight.count(list(counted_launches().values())[:2])[0] if name == "nsight_counts" else {"printed": program.build_and_run("vec_add.cu")}]))
+    table, reason = nsight.counts_or_recorded()
+    assert reason == "ncu counted 0 launches of 2: Profiling is not supported on this device" and set(table["evidence"]) == {"recorded"}
+    table, reason = program.built_or_recorded()
+    assert reason == "nvcc ended with 1: nvcc fatal: no cl" and set(table["evidence"]) == {"recorded"}
 
 
 @pytest.mark.skipif("nsight_counts" not in results.load()["experiments"], reason="not recorded yet")

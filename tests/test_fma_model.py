@@ -160,4 +160,6 @@ def test_what_littles_law_asks_for():
 def test_plateau():
     table = pd.DataFrame({"variant": "v", "k": 1, "warps_per_smsp": [1, 2, 3, 4, 5, 6], "bandwidth_gb_per_s": [10, 50, 96, 90, 97, 100.0]})
     assert plateau(table, "v") == 5  # 3 is within 5 % too, but 4 is not
+    falls = table[table["warps_per_smsp"] <= 4]
+    assert plateau(falls, "v") == 3, "a line that falls at its end has no end to start from"
     assert plateau(table.iloc[::-1], "v") == 5 and plateau(table.assign(bandwidth_gb_per_s=7.0), "v") == 1

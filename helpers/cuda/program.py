@@ -18,6 +18,19 @@ def why_not() -> str | None:
     return None
 
 
+def built_or_recorded():
+    """The table of "vec_add_program": built and run here where that works, otherwise recorded; and why not here, or None."""
+    from helpers import measure, results
+
+    reason = why_not()
+    if reason is None:
+        try:
+            return measure.measure("vec_add_program"), None
+        except RuntimeError as error:  # above all an nvcc that finds no C++ compiler of the host
+            reason = " ".join(str(error).splitlines()[:2])
+    return results.recorded("vec_add_program"), reason
+
+
 def build_and_run(name: str) -> str:
     """What a `.cu` file of this folder prints. Raises RuntimeError with the message of whatever failed."""
     reason = why_not()
