@@ -1,4 +1,4 @@
-"""A stand-in for Triton where it has no wheel (macOS, Windows without WSL).
+"""A stand-in for Triton where it has no wheel (macOS, Windows without WSL) or was not installed.
 
 Kernels can then be defined, read and compiled from the shipped store, but not run: wrappers fall back to torch, and
 launching a kernel directly says what to do instead. Nothing here pretends to be the compiler.
@@ -8,7 +8,11 @@ import inspect
 import sys
 import types
 
-ADVICE = "Triton has no package for this system, so this kernel cannot run here. Use WSL, a container or Linux."
+MISSING, ADVICE = (
+    ("Triton is not installed", "Install it (torch's CPU wheel does not bring it): pip install -r requirements.txt.")
+    if sys.platform.startswith("linux") else
+    ("Triton has no package for this system", "Use WSL, a container or Linux.")
+)
 
 
 class Unlaunchable:
@@ -22,10 +26,10 @@ class Unlaunchable:
         self.arg_names = list(inspect.signature(fn).parameters)
 
     def __getitem__(self, grid):
-        raise RuntimeError(ADVICE)
+        raise RuntimeError(f"{MISSING}, so this kernel cannot run here. {ADVICE}")
 
     def __call__(self, *args, **kwargs):
-        raise RuntimeError(ADVICE)
+        raise RuntimeError(f"{MISSING}, so this kernel cannot run here. {ADVICE}")
 
 
 def jit(fn=None, **options):

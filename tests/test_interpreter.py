@@ -63,6 +63,37 @@ def test_overflow_warns_nobody():
     assert y.isinf()[0] and y.isnan()[1] and y[2] == 0
 
 
+@triton.jit
+def scaled_kernel(x_ptr, y_ptr, n, stride, MASKED: tl.constexpr, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n if MASKED else offsets < 2 * n
+    tl.store(y_ptr + stride * offsets, tl.load(x_ptr + offsets, mask=offsets < n), mask=mask)
+
+
+@triton.jit
+def tally_kernel(x_ptr, BLOCK: tl.constexpr):
+    tl.atomic_add(x_ptr + tl.arange(0, BLOCK), 1.0)
+
+
+def test_a_forgotten_mask_is_stopped_before_it_writes():
+    room = torch.zeros(64)
+    x, y = torch.ones(20), room[:20].clone()
+    scaled_kernel[(2,)](x, y, 20, 1, MASKED=True, BLOCK=16)
+    assert torch.equal(x, y)
+    with pytest.raises(Exception, match=r"program \(1, 0, 0\) writes 12 of 16 elements .* the first 4 bytes off y_ptr.*mask missing"):
+        scaled_kernel[(2,)](x, y, 20, 1, MASKED=False, BLOCK=16)
+    with pytest.raises(Exception, match="stride wrong"):
+        scaled_kernel[(2,)](x, y, 20, -1, MASKED=True, BLOCK=16)
+    with pytest.raises(Exception, match="updates 12 of 32"):
+        tally_kernel[(1,)](x, BLOCK=32)
+
+
+def test_a_view_may_reach_into_its_base():
+    room = torch.zeros(40)
+    scaled_kernel[(2,)](torch.ones(20), room[:20], 20, 2, MASKED=True, BLOCK=16)
+    assert torch.equal(room, torch.tensor([1.0, 0.0] * 20))
+
+
 def run_python(code: str, **environment) -> subprocess.CompletedProcess:
     import os
 
@@ -106,9 +137,10 @@ def test_evidence_that_cannot_be(value, message):
     assert done.returncode != 0 and message in done.stderr.splitlines()[-1]
 
 
-def test_without_triton_the_course_still_imports():
-    """As on macOS: no Triton package. Values come from torch, and launching a kernel says what to do."""
-    code = """
+@pytest.mark.parametrize("platform, advice", [("darwin", "WSL"), ("win32", "WSL"), ("linux", "pip install")])
+def test_without_triton_the_course_still_imports(platform, advice):
+    """No Triton package, or none installed. Values come from torch, and launching a kernel says what to do."""
+    code = f"import torch, sys; sys.platform, advice = {platform!r}, {advice!r}" + """
 import sys, importlib.abc, importlib.util
 class NoTriton(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
@@ -121,7 +153,7 @@ from helpers.kernels.gelu import gelu, gelu_kernel, gelu_reference
 x = torch.randn(50)
 print(float((gelu(x) - gelu_reference(x)).abs().max()) < 1e-6)
 try: gelu_kernel[(1,)](x, x, 50, BLOCK=64)
-except RuntimeError as error: print('WSL' in str(error))
+except RuntimeError as error: print(advice in str(error))
 """
     done = run_python(code)
     assert done.stdout.split() == ["True", "True"], done.stdout + done.stderr

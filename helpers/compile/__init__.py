@@ -9,7 +9,7 @@ import json
 import re
 import threading
 
-from helpers import evidence, specs
+from helpers import evidence, no_triton, specs
 from helpers.compile import client, store
 from helpers.compile.request import Place, describe
 from helpers.compile.result import Compiled, CompileError, opcodes, readable_sass, without_folders
@@ -82,9 +82,8 @@ def _compiled(text: str) -> Compiled:
 
 def _ask(request: dict, sass: bool = False) -> dict:
     if not client.triton_version():
-        raise CompileError(f"Triton has no package for this system, and {request['functions'][0]['name']} with these "
-                           "arguments and target is not among the results that the course ships. "
-                           "Use WSL, a container or Linux.")
+        raise CompileError(f"{no_triton.MISSING}, and {request['functions'][0]['name']} with these arguments and target "
+                           f"is not among the results that the course ships. {no_triton.ADVICE}")
     reply = client.worker.ask(request, sass)
     if "error" in reply:
         raise _Refused(reply)

@@ -4,7 +4,7 @@ import torch
 import triton
 
 from helpers import compile as compiler
-from helpers import mode, results
+from helpers import mode, no_triton, results
 from helpers.lesson.map import CUDA, MODELS, part_of
 
 
@@ -25,7 +25,7 @@ def evidence_paragraph(lesson: str) -> str:
     if part == CUDA:
         values = "the course's SIMT machine, which executes their compiled PTX"
     else:
-        values = "the Triton interpreter" if mode.has_triton() else "torch, since Triton has no package for this system"
+        values = "the Triton interpreter" if mode.has_triton() else f"torch, since {no_triton.MISSING}"
     machine = _recorded_machine()
     return (
         f"Evidence: {machine}. Kernels compute their values on this CPU by {values}; "
