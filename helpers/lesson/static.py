@@ -18,9 +18,9 @@ from helpers.lesson.map import NOTEBOOKS
 
 SLIDES = """
 <style>
-  main > div { display: none; min-height: 92vh; padding: 2vh 4vw; font-size: 120%; }
+  main > div { display: none; padding: 12px 48px; }
   main > div.shown { display: block; }
-  @media print { main > div { display: block; break-after: page; } }
+  @media print { main { zoom: 1 !important; } main > div { display: block; break-after: page; } }
 </style>
 <script>
   const main = document.querySelector("main"), slides = [];
@@ -37,6 +37,10 @@ SLIDES = """
     window.scrollTo(0, 0);
     location.hash = at + 1;
   }
+  // Jupyter's sizes are in pixels: every projector gets a page 1200 of them wide, so letters grow with the picture.
+  const fit = () => { main.style.zoom = innerWidth / 1200; };
+  addEventListener("resize", fit);
+  fit();
   show((parseInt(location.hash.slice(1)) || 1) - 1);
   addEventListener("keydown", event => {
     const step = {ArrowRight: 1, PageDown: 1, ArrowLeft: -1, PageUp: -1}[event.key];

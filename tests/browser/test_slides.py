@@ -22,3 +22,16 @@ def test_the_arrow_keys_turn_the_slides(browser, tmp_path):
     page.keyboard.press("ArrowLeft")
     assert page.inner_text("div.shown") == first
     page.close()
+
+
+def test_letters_grow_with_the_projector(browser, tmp_path):
+    notebook = nbformat.read(NOTEBOOKS / "00_start_here.ipynb", as_version=4)
+    (tmp_path / "deck.html").write_text(static.page(notebook, "00_start_here", slides=True))
+    heights = []
+    for width in (1280, 1920):
+        page = browser.new_page(viewport={"width": width, "height": width * 9 // 16})
+        page.goto((tmp_path / "deck.html").as_uri())
+        heights.append(page.locator("div.shown p").first.bounding_box()["height"])
+        assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth"), "slides scroll sideways"
+        page.close()
+    assert abs(heights[1] / heights[0] - 1.5) < 0.1, f"a paragraph is {heights} pixels high on 1280 and 1920"
