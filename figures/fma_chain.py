@@ -85,7 +85,7 @@ def draw_prediction(ax, machine: Machine, most: int, variant="one element", ks=t
 
 
 def name_line(ax, x: float, y: float, k: int) -> None:
-    apart = {1: -3, 8: 3}.get(k, 0)  # both lie near zero
+    apart = {1: 5, 8: 10}.get(k, 0)  # both lie near zero: above the axis, and apart
     ax.annotate(f"k = {k}", (x, y), xytext=(9, apart), textcoords="offset points", va="center", fontsize=8.5, color=K_COLOURS[k],
                 annotation_clip=False)
 

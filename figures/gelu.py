@@ -60,7 +60,7 @@ def programs_alt(n: int, block: int) -> str:
             f"the last program has {programs * block - n:,} masked elements.")
 
 
-def show_programs(n: int, block: int, evidence="") -> Picture:
+def show_programs(n: int, block: int, evidence="diagram, counted from n and BLOCK") -> Picture:
     fig, ax = new(7.2, 2.6)
     draw_programs(ax, n, block)
     ax.set_title("The grid counts blocks of elements; the number of SMs does not enter it")

@@ -38,7 +38,8 @@ def draw_pairs(ax, table):
         slow = ratio > 1.5
         box(ax, second, first, 1, 1, f"{ratio:.1f}", role="compute" if slow else "muted", fill=0.75 if slow else 0.12,
             fontsize=8.5, color="white" if slow else "#555555")
-    ax.set(xlim=(0, len(warps)), ylim=(len(warps), 0), aspect="equal", xlabel="warp beside it", ylabel="warp that is timed")
+    ax.set(xlim=(0, len(warps)), ylim=(len(warps), 0), aspect="equal", ylabel="warp that is timed",
+           xlabel="warp beside it (numbers: time, alone = 1)")
     ax.set_xticks([w + 0.5 for w in warps], warps)
     ax.set_yticks([w + 0.5 for w in warps], warps)
     ax.grid(False)

@@ -236,7 +236,8 @@ def draw_timeline(ax, trace, cycles: int):
 
 
 def timeline_alt(trace, cycles: int) -> str:
-    return (f"{len(trace.states)} warps over {cycles} cycles. Issued: {' '.join(trace.text().split()[:cycles])}. "
+    warps, issued = len(trace.states), " ".join(trace.text().split()[:cycles])
+    return (f"{warps} warp{'s' * (warps > 1)} over {cycles} cycles. Issued: {issued} (a dot is an empty slot). "
             f"{trace.utilisation:.0%} of the issue slots are used.")
 
 

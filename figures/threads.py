@@ -68,7 +68,7 @@ def grid_alt(n: int, block: int) -> str:
     return f"n = {n:,} in blocks of {block}: {launch_sentence(n, block)}. Threads without an element are in the last block only."
 
 
-def show_grid(n: int = 1000, block: int = 256, thread: int = 5, evidence="") -> Picture:
+def show_grid(n: int = 1000, block: int = 256, thread: int = 5, evidence="diagram, counted from n and the block size") -> Picture:
     fig, ax = new(7.2, 4.1)
     draw_grid(ax, n, block, thread)
     ax.set_title(launch_sentence(n, block))
@@ -209,4 +209,4 @@ def show_trip() -> Picture:
     draw_trip(ax)
     ax.set_title("A launch puts work into a queue; the host does not wait")
     return Picture(fig, "The host enqueues copies and the kernel and goes on; the GPU works through its queue in "
-                        "order; only synchronising waits for it.")
+                        "order; only synchronising waits for it.", "diagram, not to scale")

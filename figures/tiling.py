@@ -62,7 +62,7 @@ def _times(count: int) -> str:
     return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
-def show_phase(n: int, tile: int, block: int, phase: int, evidence="") -> Picture:
+def show_phase(n: int, tile: int, block: int, phase: int, evidence="diagram, counted from n and the tile") -> Picture:
     fig, ax = new(7.2, 3.2)
     draw_phase(ax, n, tile, block, phase)
     ax.set_title(f"Phase {phase + 1} of {-(-n // tile)}: every staged element is read {_times(tile)} from its tile")

@@ -13,14 +13,14 @@ from helpers.occupancy import occupancy
 from helpers.systolic import SystolicArray
 
 
-def gelu_counts(n: int, target: str = "sm_120") -> dict[str, int]:
-    """Global loads and stores of the masked GELU kernel at BLOCK = 1024 and 4 warps, compiled for n elements."""
+def gelu_counts(n: int, target: str = "sm_120", block: int = 1024, num_warps: int = 4) -> dict[str, int]:
+    """Global loads and stores of a thread of the masked GELU kernel, compiled for n elements."""
     import torch
 
     from helpers.kernels.gelu import gelu_kernel
 
     x = torch.empty(n, device="meta")
-    compiled = compile_kernel(gelu_kernel, x, x, n, target=target, num_warps=4, BLOCK=1024)
+    compiled = compile_kernel(gelu_kernel, x, x, n, target=target, num_warps=num_warps, BLOCK=block)
     return {"loads": compiled.count("ld.global"), "stores": compiled.count("st.global")}
 
 

@@ -59,7 +59,7 @@ def programs_on_an_sm(here: Gpu, **measured) -> list[dict]:
             programs = min(fit.blocks, case["rows"] / here.sm_count)
             rows.append({"kernel": kernel, "rows": case["rows"], "num_warps": case["num_warps"], "registers": compiled.registers,
                          "programs that fit": fit.blocks, "programs on an SM": programs,
-                         "warps on an SMSP": programs * case["num_warps"] / 4, "occupancy": f"{fit.fraction:.0%}",
+                         "warps on an SMSP": programs * case["num_warps"] / 4, "occupancy if full": f"{fit.fraction:.0%}",
                          "time_us": case["time_us"]})
     return rows
 
