@@ -12,6 +12,7 @@ KINDS = {
     "interpreted": "the kernel really run, on the CPU; values and counts, never times",
     "simulated": "computed by the named model",
 }
+TRITON_INTERPRETER = "Triton interpreter"
 
 
 @dataclass(frozen=True)
@@ -47,13 +48,18 @@ def compiled_here(target: str, compiler: str) -> Evidence:
     return Evidence("compiled", this_machine(), today(), f"for {target} by {compiler}")
 
 
-def interpreted_here(by: str = "Triton interpreter") -> Evidence:
+def interpreted_here(by: str = TRITON_INTERPRETER) -> Evidence:
+    """Evidence for values that `by` computed here; where Triton is missing, torch stands in for its interpreter."""
+    from helpers import mode, no_triton  # mode imports torch, which evidence alone does not need
+
+    if by == TRITON_INTERPRETER and not mode.has_triton():
+        return simulated(f"torch in place of the kernel ({no_triton.MISSING})")
     return Evidence("interpreted", this_machine(), today(), by)
 
 
-def ran_here(by: str = "Triton interpreter") -> Evidence:
-    """Evidence for values of a kernel that just ran: live on the GPU in use, otherwise interpreted by `by`."""
-    from helpers import mode  # imports torch, which evidence alone does not need
+def ran_here(by: str = TRITON_INTERPRETER) -> Evidence:
+    """Evidence for values of a kernel that just ran: live on the GPU in use, otherwise as `interpreted_here(by)`."""
+    from helpers import mode
 
     if not mode.is_live():
         return interpreted_here(by)

@@ -1,9 +1,11 @@
 """A stand-in for Triton where it has no wheel (macOS, Windows without WSL) or was not installed.
 
-Kernels can then be defined, read and compiled from the shipped store, but not run: wrappers fall back to torch, and
-launching a kernel directly says what to do instead. Nothing here pretends to be the compiler.
+Kernels can then be defined, read and compiled from the shipped store, but not run: wrappers fall back to torch, and so
+does launching a lesson's own kernel (helpers/kernels/in_torch.py). Launching any other one, also an edited one, says
+what to do instead. Nothing here pretends to be the compiler.
 """
 
+import functools
 import inspect
 import sys
 import types
@@ -15,8 +17,15 @@ MISSING, ADVICE = (
 )
 
 
+OPTIONS = ("num_warps", "num_stages")  # of a launch: they change the time, not the values
+
+
+class NeedsTriton(RuntimeError):
+    """A kernel was launched that only Triton can run."""
+
+
 class Unlaunchable:
-    """What `@triton.jit` returns here: it knows its source (`.fn`) and options, and refuses to run."""
+    """What `@triton.jit` returns here: it knows its source (`.fn`) and options; torch stands in for a lesson's kernels."""
 
     def __init__(self, fn, **options):
         self.fn = fn
@@ -26,10 +35,22 @@ class Unlaunchable:
         self.arg_names = list(inspect.signature(fn).parameters)
 
     def __getitem__(self, grid):
-        raise RuntimeError(f"{MISSING}, so this kernel cannot run here. {ADVICE}")
+        return functools.partial(self._launch, grid)
+
+    def _launch(self, grid, *args, **kwargs):
+        from helpers.kernels.in_torch import torch_function  # the kernels import this stand-in
+
+        compute = torch_function(self)
+        if compute is None:
+            raise NeedsTriton(f"{MISSING}, so {self.__name__} cannot run here: torch stands in for the lessons' own kernels, "
+                              f"unchanged, but not for this one. {ADVICE}")
+        own = {name: value for name, value in kwargs.items() if name not in OPTIONS}
+        arguments = inspect.signature(self.fn).bind(*args, **own).arguments
+        grid = grid(arguments) if callable(grid) else grid
+        compute(grid if isinstance(grid, tuple) else (grid,), **arguments)
 
     def __call__(self, *args, **kwargs):
-        raise RuntimeError(f"{MISSING}, so this kernel cannot run here. {ADVICE}")
+        raise NeedsTriton(f"{MISSING}, so {self.__name__} cannot run here. {ADVICE}")
 
 
 def jit(fn=None, **options):

@@ -6,6 +6,8 @@ import inspect
 
 import torch
 
+from helpers.no_triton import NeedsTriton
+
 
 class NotStarted(Exception):
     """Raised inside an exercise's test when the reader has not written anything yet."""
@@ -48,6 +50,9 @@ def check(id: str, answer) -> None:
         known[id](_remembering(answer, returned))
     except NotStarted:
         print(f"Exercise {id}: not started")
+        return
+    except NeedsTriton as error:  # no failure: `Run all` goes on where Triton has no package
+        print(f"Exercise {id}: not checked. {error}")
         return
     except AssertionError as error:
         raise AssertionError(f"Exercise {id}: not yet. {error}{_odd(returned)}") from None
