@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -19,6 +20,11 @@ pytestmark = pytest.mark.skipif(mode.is_live(), reason="the interpreter is off w
 def order_kernel(log_ptr, count_ptr):
     at = tl.atomic_add(count_ptr, 1)
     tl.store(log_ptr + at, tl.program_id(0) + 100 * tl.program_id(1))
+
+
+@triton.jit
+def index_kernel(y_ptr):
+    tl.store(y_ptr + tl.program_id(0), tl.program_id(0).to(tl.float32))
 
 
 @triton.jit
@@ -53,6 +59,17 @@ def test_a_kernel_that_depends_on_program_order_fails():
     y = torch.zeros(64)
     racy_kernel[(64,)](x, y)
     assert not torch.equal(y, x.cumsum(0)), "a serial interpreter would hide this race"
+
+
+def test_launches_from_several_threads_take_turns():
+    """Each finds its own grid and program, or else some would write the results of others."""
+    def count(n):
+        y = torch.zeros(n)
+        index_kernel[(n,)](y)
+        return torch.equal(y, torch.arange(float(n)))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(count, range(1, 40)))
 
 
 def test_overflow_warns_nobody():
