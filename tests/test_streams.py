@@ -1,11 +1,14 @@
 """Lesson 11: the model of copies and kernels, timelines drawn from events, the widget."""
 
+import sys
+
 import pandas as pd
 import pytest
 
 from figures import streams
 from figures.style import new
 from helpers import results
+from helpers.experiments import experiment
 from helpers.lesson import sweep
 from helpers.lesson.try_first import try_first
 from helpers.timeline import Span, estimate, schedule, served_in_turn
@@ -150,6 +153,17 @@ def test_what_was_expected_beside_what_was_found():
     assert table[0]["found"] == "4, 8, 16, 32, 32 counted"
     slower = results.recorded("copy_compute_overlap").assign(time_us=lambda rows: 1.3 * rows["time_us"])
     assert not try_first(slower)[-1]["as expected"]
+
+
+def test_what_was_found_where_variants_are_measured_that_nobody_recorded(monkeypatch):
+    def live(name, variants=None, **parameters):
+        rows = results.recorded(name, variants=variants, **parameters)
+        new = [] if variants else sorted(set(experiment.get(name).variants) - set(rows["variant"]))
+        first = rows[rows["variant"] == rows["variant"].iloc[0]]
+        return pd.concat([rows, *(first.assign(variant=variant) for variant in new)])
+
+    monkeypatch.setattr(sys.modules["helpers.lesson.try_first"], "measure", live)
+    assert all(isinstance(row["as expected"], bool) for row in try_first(results.recorded("copy_compute_overlap")))
 
 
 # ------------------------------------------------------------------------------------------------ widgets
