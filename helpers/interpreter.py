@@ -5,6 +5,7 @@ shuffled (reproducible) order, so that a kernel whose result depends on the orde
 its own module's names (`np`, `math`, ...) into the module or notebook of each kernel, where they hide missing imports;
 they are taken out again. Triton offers no switch for any of this, so this is the one place that reaches into it;
 `tests/test_interpreter.py` watches over it.
+Accesses outside of the kernel's tensors are stopped (`interpreter_bounds`).
 Its bfloat16 is mended too: it rounds towards zero, loses subnormals, and multiplies raw bits in `tl.dot`.
 """
 
@@ -15,6 +16,8 @@ import warnings
 
 import numpy as np
 import torch
+
+from helpers import interpreter_bounds
 
 _SEED = 20
 
@@ -67,6 +70,7 @@ def prepare() -> None:
     builder.set_grid_dim, builder.set_grid_idx = set_grid_dim, set_grid_idx
     interpreter.GridExecutor.__call__ = run
     _mend_bfloat16(interpreter, builder)
+    interpreter_bounds.watch(builder, interpreter.GridExecutor)
     _take_turns(interpreter.GridExecutor)
 
 

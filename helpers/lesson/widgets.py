@@ -48,7 +48,7 @@ class Explorer:
             else:
                 inputs[name] = ipywidgets.SelectionSlider(
                     options=[(str(v), v) for v in values], value=start, description=label, continuous_update=False,
-                    style={"description_width": "initial"}, layout={"width": "340px"},
+                    style={"description_width": "initial"}, layout={"width": "340px", "margin": "2px 24px 2px 2px"},
                 )
 
         def update(_change):
