@@ -75,7 +75,7 @@ PICTURES = {  # picture, and words that its alt text must have
     "levels": (sm.show_levels, "a warp runs on one SMSP, for life"),
     "cycle": (sm.show_cycle, "12 of 48 warps resident: 3 SMSPs issue one warp each; SMSP 2 issues nothing"),
     "scheduler": (lambda: sm.show_scheduler(1), "Issued: A . . . A . . . A"),
-    "four warps": (lambda: sm.show_scheduler(4, cycles=8), "Issued: A B C D A B C D. 100% of the issue slots"),
+    "four warps": (lambda: sm.show_scheduler(4, cycles=8), "Issued: A B C D A B C D (a dot is an empty slot). 100% of the issue slots"),
     "pairs": (lambda: placement.show_pairs(pairs()), "{0, 4}, {1, 5}, {2, 6}, {3, 7}"),
     "block shapes": (lambda: placement.show_block_shapes(SHAPES), "one block of w warps: 1.00 at w = 4, 2.00 at w = 5"),
 }
