@@ -74,6 +74,11 @@ def test_strided_copy(n, stride):
     assert torch.equal(out.cpu(), x.cpu()[:: min(stride, 2**40)]) and intact()
 
 
+def test_whole_numbers_of_numpy_are_whole_numbers():
+    x = randn(9)
+    assert torch.equal(strided_copy(x, np.int64(2)), x[::2]) and torch.equal(offset_copy(x, np.int32(2)), x[2:])
+
+
 @pytest.mark.parametrize("offset", [0, 1, 7, 8, 31, 33])
 @pytest.mark.parametrize("n", SIZES)
 def test_offset_copy(n, offset):

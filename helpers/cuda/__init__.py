@@ -6,6 +6,8 @@ for other dtypes and ValueError for shape, device, layout or a gradient that wou
 must not share memory with an input.
 """
 
+import numbers
+
 import torch
 
 from helpers import mode
@@ -42,7 +44,7 @@ def strided_copy(x: torch.Tensor, stride: int, *, out: torch.Tensor | None = Non
     _check("strided_copy", x=x)
     _one_dimension("strided_copy", x)
     _whole("strided_copy", "stride", stride, 1)
-    stride = min(stride, max(x.numel(), 1))  # a longer one reaches no second element either
+    stride = min(int(stride), max(x.numel(), 1))  # a longer one reaches no second element either
     return _copy(STRIDED_COPY, x, -(-x.numel() // stride), stride, out)
 
 
@@ -53,7 +55,7 @@ def offset_copy(x: torch.Tensor, offset: int, *, out: torch.Tensor | None = None
     _whole("offset_copy", "offset", offset, 0)
     if offset > x.numel():
         raise ValueError(f"offset_copy: offset must be at most n = {x.numel()}, got {offset}")
-    return _copy(OFFSET_COPY, x, x.numel() - offset, offset, out)
+    return _copy(OFFSET_COPY, x, x.numel() - int(offset), int(offset), out)
 
 
 def _copy(kernel, x, n, parameter, out):
@@ -142,5 +144,5 @@ def _one_dimension(name: str, x: torch.Tensor) -> None:
 
 
 def _whole(name: str, what: str, value, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
         raise ValueError(f"{name}: {what} must be a whole number of at least {least}, got {value!r}")
