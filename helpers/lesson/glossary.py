@@ -25,7 +25,7 @@ TRITON_TO_CUDA = [
 
 TERMS = [
     {"term": "thread", "meaning": "the smallest unit with registers of its own; runs on one lane"},
-    {"term": "lane", "meaning": "a thread's place in its warp, 0 to 31"},
+    {"term": "lane", "meaning": "a thread's place in its warp, 0 to 31; also the unit of an SMSP that executes it"},
     {"term": "warp", "meaning": "32 threads that issue instructions together"},
     {"term": "block", "meaning": "1 to 1024 threads on one SM, which share its shared memory and a barrier"},
     {"term": "program", "meaning": "Triton's name for a block, described as a whole"},

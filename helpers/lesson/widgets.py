@@ -69,7 +69,7 @@ class Explorer:
     def _repr_mimebundle_(self, include=None, exclude=None):
         live = self.widget()._repr_mimebundle_() or {}
         settings = html.escape(", ".join(f"{name.replace('_', ' ')} = {value}" for name, value in self.first.items()))
-        static = f"<div>{html_of(self.shown)}<i>Shown for {settings}; run the cell to move the controls.</i></div>"
+        static = f"<div>{html_of(self.shown)}<div><i>Shown for {settings}; run the cell to move the controls.</i></div></div>"
         return {**live, "text/html": static, "text/plain": repr(self)}
 
 
