@@ -5,6 +5,7 @@ import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 import torch
 import triton
@@ -12,6 +13,9 @@ import triton.language as tl
 
 from helpers import mode
 from helpers.interpreter import shuffled
+from helpers.kernels.softmax import softmax
+
+BESIDE_THE_KERNELS = np.arange(3)  # has no truth value when compared, as a reader's tables have none
 
 pytestmark = pytest.mark.skipif(mode.is_live(), reason="the interpreter is off when kernels run on a GPU")
 
@@ -156,7 +160,7 @@ def test_evidence_that_cannot_be(value, message):
 
 @pytest.mark.parametrize("platform, advice", [("darwin", "WSL"), ("win32", "WSL"), ("linux", "pip install")])
 def test_without_triton_the_course_still_imports(platform, advice):
-    """No Triton package, or none installed. Values come from torch, and launching a kernel says what to do."""
+    """No Triton package, or none installed. Values come from torch, also a taught kernel's; launching any other says what to do."""
     code = f"import torch, sys; sys.platform, advice = {platform!r}, {advice!r}" + """
 import sys, importlib.abc, importlib.util
 class NoTriton(importlib.abc.MetaPathFinder):
@@ -166,14 +170,17 @@ real = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *a: None if name == 'triton' else real(name, *a)
 sys.meta_path.insert(0, NoTriton())
 import helpers, torch
-from helpers.kernels.gelu import gelu, gelu_kernel, gelu_reference
+from helpers.kernels.gelu import gelu, gelu_kernel, gelu_reference, gelu_tail_kernel
 x = torch.randn(50)
 print(float((gelu(x) - gelu_reference(x)).abs().max()) < 1e-6)
-try: gelu_kernel[(1,)](x, x, 50, BLOCK=64)
+y = torch.full_like(x, float("nan"))
+gelu_kernel[(1,)](x, y, 50, BLOCK=64)
+print(float((y - gelu_reference(x)).abs().max()) < 1e-6)
+try: gelu_tail_kernel[(1,)](x, y, 50, BLOCK=64)
 except RuntimeError as error: print(advice in str(error))
 """
     done = run_python(code)
-    assert done.stdout.split() == ["True", "True"], done.stdout + done.stderr
+    assert done.stdout.split() == ["True", "True", "True"], done.stdout + done.stderr
 
 
 @triton.jit
@@ -207,3 +214,12 @@ def test_dot_takes_every_dtype_and_precision(dtype, precision):
     x, y, z = torch.randn(16, 16).to(dtype), torch.randn(16, 16).to(dtype), torch.empty(16, 16)
     dot_kernel[(1,)](x, y, z, PRECISION=precision)
     torch.testing.assert_close(z.double(), x.double() @ y.double(), rtol=1e-5, atol=1e-5)
+
+
+def test_triton_is_itself_again_after_a_launch():
+    """Device functions (`tl.max` is one) find the language replaced once a launch, and it is put back at its end."""
+    before = dict(vars(tl))
+    for _ in range(2):
+        y = softmax(torch.tensor([[0.0, 1.0], [2.0, 2.0]]))
+        torch.testing.assert_close(y.sum(-1), torch.ones(2))
+        assert dict(vars(tl)) == before

@@ -100,7 +100,7 @@ def _merged(piece: str) -> str:
     return LOAD.sub(lambda m: "\n".join(loads[m.group(3)]) if m.start() == first[m.group(3)] else "", piece)
 
 
-@pytest.mark.parametrize("name", [name for name in CHANGED if name.startswith("tiled_matmul")])
+@pytest.mark.parametrize("name", [name for name in sorted(CHANGED) if name.startswith("tiled_matmul")])
 def test_ptxas_merges_a_threads_loads_along_a_row_of_the_tile(name):
     """32 loads of tile_a[y][i] become 8 of 16 bytes; those of tile_b, a row apart, stay as they are."""
     plain, report = launch(name), launch(name, merged)
