@@ -65,6 +65,3 @@ def show_latency_arithmetic(latency: int = 4, lanes: int = 32) -> Picture:
     alt = (f"With {latency} cycles from one FMA to the next and {lanes} lanes, one warp keeps the lanes busy "
            f"{min(1, 32 / lanes / latency):.0%} of the time and {needed} warps all of it.")
     return Picture(fig, alt, simulated("min(1, warps x 32 / lanes / latency)"))
-
-
-ARITHMETIC_CONTROLS = {"latency": ([2, 4, 5, 6, 8], 4), "lanes": ([16, 32], 32)}
