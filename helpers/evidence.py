@@ -2,7 +2,7 @@
 
 import datetime
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 KINDS = {
     "live": "measured now on this machine's GPU",
@@ -46,6 +46,14 @@ def this_machine() -> str:
 def compiled_here(target: str, compiler: str) -> Evidence:
     """Evidence for compiler output produced on this machine, e.g. compiled_here("sm_120", "Triton 3.7.1")."""
     return Evidence("compiled", this_machine(), today(), f"for {target} by {compiler}")
+
+
+def compiled_together(results) -> Evidence:
+    """Evidence of what several results of compile_kernel or compile_cuda show together: it names all of their targets."""
+    results = list(results)
+    targets = ", ".join(dict.fromkeys(result.target for result in results))
+    one = min(results, key=lambda result: result.shipped)  # not "shipped" where some were compiled here
+    return replace(one.evidence, detail=one.evidence.detail.replace(one.target, targets, 1))
 
 
 def interpreted_here(by: str = TRITON_INTERPRETER) -> Evidence:

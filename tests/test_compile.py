@@ -651,3 +651,14 @@ def test_shipped_results_are_what_the_compiler_says():
     for asked, made in cheap[:: max(1, len(cheap) // 5)]:
         said = client.worker.ask(asked)
         assert {**said, "ptx": result.without_folders(said["ptx"])} == {key: made[key] for key in said}
+
+
+def test_a_table_over_several_targets_names_them_all():
+    from types import SimpleNamespace as Result
+
+    from helpers.evidence import Evidence, compiled_together
+
+    shipped, here = (Result(target=f"sm_{n}", shipped=ships, evidence=Evidence("compiled", where, "2026-01-02", f"for sm_{n} by Triton"))
+                     for n, ships, where in ((80, True, "shipped with the course"), (90, False, "this computer")))
+    assert compiled_together([shipped, here]).line() == "compiled · for sm_80, sm_90 by Triton · this computer · 2026-01-02"
+    assert compiled_together([shipped, shipped]) == shipped.evidence
