@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from figures.style import ROLE, SERIES, Picture, box, diagram, label_line, limit_line, new
+from figures.style import ROLE, Picture, box, diagram, grouped_bars, label_line, limit_line, new
 from helpers.cuda.counting import ELEMENTS, ORDERS, count_warp
 
 PATTERN_CONTROLS = {
@@ -159,21 +159,11 @@ def show_offset(data, sectors, evidence="") -> Picture:
 
 def draw_transposes(ax, data, peak_gb_per_s=None):
     """Bandwidth of each version, grouped by matrix size."""
-    sizes, variants = sorted(data["n"].unique()), list(dict.fromkeys(data["variant"]))
-    width = 0.8 / len(variants)
-    for k, variant in enumerate(variants):
-        rows = data[data["variant"] == variant].set_index("n")["bandwidth_gb_per_s"]
-        at = np.arange(len(sizes)) + (k - (len(variants) - 1) / 2) * width
-        colour = ROLE["muted"] if variant == "copy" else SERIES[k]
-        bars = ax.bar(at, [rows[n] for n in sizes], width * 0.92, color=colour, label=variant)
-        ax.bar_label(bars, [f"{rows[n]:,.0f}" for n in sizes], fontsize=7, padding=2)
-    ax.set_xticks(range(len(sizes)), [f"{n:,} × {n:,}" for n in sizes])
-    ax.grid(visible=False, axis="x")
+    grouped_bars(ax, data, "bandwidth_gb_per_s", tick="{0:,} × {0:,}", label="{:,.0f}", fontsize=7)
     ax.set_ylim(0, 1.25 * max(data["bandwidth_gb_per_s"].max(), peak_gb_per_s or 0))
     if peak_gb_per_s:
         limit_line(ax, peak_gb_per_s, f"datasheet: {peak_gb_per_s:,.0f} GB/s")
     ax.set(ylabel="read + written (GB/s)")
-    ax.legend(loc="upper left", ncols=len(variants), fontsize=8.5)
     return ax
 
 

@@ -61,6 +61,24 @@ def label_line(ax, line, text: str, *, dy: float = 0) -> None:
                 color=line.get_color(), annotation_clip=False)
 
 
+def grouped_bars(ax, data, value: str, *, tick: str, label: str, fontsize: float) -> None:
+    """Bars of column `value`: a group for each n, in it a bar for each variant; a copy, the measure of others, is grey.
+
+    `tick` and `label` are format strings of n and of a bar's value.
+    """
+    sizes, variants = sorted(data["n"].unique()), list(dict.fromkeys(data["variant"]))
+    width = 0.8 / len(variants)
+    for k, variant in enumerate(variants):
+        rows = data[data["variant"] == variant].set_index("n")[value]
+        at = [i + (k - (len(variants) - 1) / 2) * width for i in range(len(sizes))]
+        colour = ROLE["muted"] if variant == "copy" else SERIES[k]
+        bars = ax.bar(at, [rows[n] for n in sizes], width * 0.92, color=colour, label=variant)
+        ax.bar_label(bars, [label.format(rows[n]) for n in sizes], fontsize=fontsize, padding=2)
+    ax.set_xticks(range(len(sizes)), [tick.format(n) for n in sizes])
+    ax.grid(visible=False, axis="x")
+    ax.legend(loc="upper left", ncols=len(variants), fontsize=8.5)
+
+
 def box(ax, x, y, w, h, text="", *, role="muted", fill=0.18, fontsize=9, **text_kw):
     """A labelled rectangle with its lower left corner at (x, y), for diagrams."""
     colour = matplotlib.colors.to_rgb(ROLE.get(role, role))

@@ -3,7 +3,7 @@
 import numpy as np
 from matplotlib.patches import Rectangle
 
-from figures.style import MARKERS, ROLE, SERIES, Picture, box, diagram, limit_line, new
+from figures.style import MARKERS, ROLE, SERIES, Picture, box, diagram, grouped_bars, limit_line, new
 
 PHASE_CONTROLS = {
     "n": ([2, 4, 6, 8], 4), "tile": ([1, 2, 4], 2), "block": ([0, 1, 2, 3, 5, 8, 15], 0), "phase": ([0, 1, 2, 3], 0),
@@ -140,20 +140,11 @@ def show_banks(words, wavefronts: int, what: str, evidence="") -> Picture:
 
 def draw_ladder(ax, data, peak_tflops=None):
     """TFLOPS of each rung, grouped by n."""
-    sizes, variants = sorted(data["n"].unique()), list(dict.fromkeys(data["variant"]))
-    width = 0.8 / len(variants)
-    for k, variant in enumerate(variants):
-        rows = data[data["variant"] == variant].set_index("n")["tflops"]
-        at = np.arange(len(sizes)) + (k - (len(variants) - 1) / 2) * width
-        bars = ax.bar(at, [rows[n] for n in sizes], width * 0.92, color=SERIES[k], label=variant)
-        ax.bar_label(bars, [f"{rows[n]:.1f}" for n in sizes], fontsize=8, padding=2)
-    ax.set_xticks(range(len(sizes)), [f"n = {n:,}" for n in sizes])
-    ax.grid(visible=False, axis="x")
+    grouped_bars(ax, data, "tflops", tick="n = {:,}", label="{:.1f}", fontsize=8)
     ax.set_ylim(0, 1.2 * max(data["tflops"].max(), peak_tflops or 0))
     if peak_tflops:
         limit_line(ax, peak_tflops, f"FP32 peak: {peak_tflops:g} TFLOPS")
     ax.set(ylabel="TFLOPS (fp32)")
-    ax.legend(loc="upper left", ncols=len(variants), fontsize=8.5)
     return ax
 
 

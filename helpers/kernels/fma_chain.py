@@ -112,12 +112,9 @@ def fma_chain(x: torch.Tensor, a: float, b: float, n: int) -> torch.Tensor:
     negative n, the wrong device, or a tensor that requires grad.
     """
     a, b = _checked("fma_chain", x, a, b, n)
-    dense = x.contiguous()
-    y = torch.empty_like(dense)
-    if dense.numel() == 0:
+    dense, y, done = _prepared(x, a, b, n)
+    if done:
         return y
-    if not mode.has_triton():
-        return fma_chain_reference(dense, a, b, n).to(x.dtype)
     grid = (triton.cdiv(dense.numel(), BLOCK),)
     with launch_on(x):
         fma_chain_kernel[grid](dense, y, dense.numel(), a, b, N=n, UNROLL=UNROLL, BLOCK=BLOCK, num_warps=NUM_WARPS)
@@ -142,12 +139,9 @@ def fma_resident(x, a, b, n, *, programs: int, early: bool = True, elements_per_
         raise ValueError(f"fma_resident: where must be an int64 tensor of shape ({programs}, 3) on the GPU")
     block = THREADS * elements_per_thread
     wide = wide or x.numel() + 2 * programs * block >= 2**31
-    dense = x.contiguous()
-    y = torch.empty_like(dense)
-    if dense.numel() == 0:
+    dense, y, done = _prepared(x, a, b, n)
+    if done:
         return y
-    if not mode.has_triton():
-        return fma_chain_reference(dense, a, b, n).to(x.dtype)
     with launch_on(x):
         fma_resident_kernel[(programs,)](
             dense, y, y if where is None else where, dense.numel(), a, b, N=n, UNROLL=unroll or unrolled(n, elements_per_thread),
@@ -163,12 +157,9 @@ def fma_shared(x, a, b, n, *, programs: int, steps: int = 16) -> torch.Tensor:
     a, b = _checked("fma_shared", x, a, b, n)
     if not 1 <= programs <= 2**20:
         raise ValueError(f"fma_shared: programs must be 1 to {2**20}, got {programs}")
-    dense = x.contiguous()
-    y = torch.empty_like(dense)
-    if dense.numel() == 0:
+    dense, y, done = _prepared(x, a, b, n)
+    if done:
         return y
-    if not mode.has_triton():
-        return fma_chain_reference(dense, a, b, n).to(x.dtype)
     counter = torch.zeros(1, dtype=torch.int32, device=x.device)
     with launch_on(x):
         fma_shared_kernel[(programs,)](dense, y, counter, dense.numel(), a, b, N=n, UNROLL=unrolled(n), BLOCK=THREADS,
@@ -183,6 +174,14 @@ def unrolled(n: int, elements_per_thread: int = 1) -> int:
     code of 4096 FMAs, 64 KiB, no longer fits the instruction cache of an H200 (a third of the rate), 1024 do.
     """
     return min(max(n // 2, 32), 1024 // elements_per_thread)
+
+
+def _prepared(x, a, b, n) -> tuple[torch.Tensor, torch.Tensor, bool]:
+    """(x without gaps, output, whether it is complete): an empty one is, and torch fills it where Triton is missing."""
+    dense = x.contiguous()
+    if dense.numel() and not mode.has_triton():
+        return dense, fma_chain_reference(dense, a, b, n).to(x.dtype), True
+    return dense, torch.empty_like(dense), dense.numel() == 0
 
 
 def _checked(name, x, a, b, n) -> tuple[float, float]:
