@@ -119,16 +119,13 @@ def test_unwritten_output_is_not_started():
     assert started(out) is out
 
 
-def wrong_kernel(formula):
-    """Exercise 03_gelu.1 with a wrong answer in its hole."""
+def kernel_of(source):
+    """The Triton kernel k of `source`, as if typed in a cell."""
     import linecache
 
     import triton
     import triton.language as tl
 
-    source = ("@triton.jit\ndef k(x_ptr, y_ptr, n, BLOCK: tl.constexpr):\n"
-              "    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n    mask = offsets < n\n"
-              f"    x = tl.load(x_ptr + offsets, mask=mask)\n    tl.store(y_ptr + offsets, {formula}, mask=mask)\n")
     name = f"<{hash(source)}>"
     linecache.cache[name] = (len(source), None, source.splitlines(True), name)
     space = {"triton": triton, "tl": tl}
@@ -136,10 +133,63 @@ def wrong_kernel(formula):
     return space["k"]
 
 
+def wrong_kernel(formula):
+    """Exercise 03_gelu.1 with a wrong answer in its hole."""
+    return kernel_of("@triton.jit\ndef k(x_ptr, y_ptr, n, BLOCK: tl.constexpr):\n"
+                     "    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n    mask = offsets < n\n"
+                     f"    x = tl.load(x_ptr + offsets, mask=mask)\n    tl.store(y_ptr + offsets, {formula}, mask=mask)\n")
+
+
 @pytest.mark.parametrize("formula", ["x * 0", "x", "x / (1 + tl.exp(-1.6 * x))", "x * (tl.exp(1.702 * x) / (1 + tl.exp(1.702 * x)))"])
 def test_gelu_exercise_refuses_wrong_kernels(formula):
     with pytest.raises(AssertionError):
         check("03_gelu.1", wrong_kernel(formula))
+
+
+MATMUL_WITH_BIAS = """@triton.jit
+def k(a_ptr, b_ptr, bias_ptr, c_ptr, M, N, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
+    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    cols = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    ks = tl.arange(0, BLOCK_K)
+    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for k in range(0, K, BLOCK_K):
+        a = tl.load(a_ptr + rows[:, None] * K + k + ks[None, :], mask=(rows[:, None] < M) & (k + ks[None, :] < K), other=0.0)
+        b = tl.load(b_ptr + (k + ks[:, None]) * N + cols[None, :], mask=(k + ks[:, None] < K) & (cols[None, :] < N), other=0.0)
+        acc = tl.dot(a, b, acc, input_precision="ieee")
+    bias = tl.load(bias_ptr + cols, mask=cols < N, other=0.0)[None, :]
+    mask = (rows[:, None] < M) & (cols[None, :] < N)
+    tl.store(c_ptr + rows[:, None] * N + cols[None, :], FORMULA, mask=mask)
+"""
+
+
+@pytest.mark.parametrize("formula, hint", [
+    ("tl.maximum(acc, 0) + bias", "the bias was added after the ReLU"), ("tl.maximum(acc, 0)", "largest error"),
+    ("acc + bias", "largest error"), ("tl.maximum(acc - bias, 0)", "largest error"),
+])
+def test_matmul_exercise_refuses_wrong_kernels(formula, hint):
+    with pytest.raises(AssertionError, match=hint):
+        check("06_matmul.1", kernel_of(MATMUL_WITH_BIAS.replace("FORMULA", formula)))
+
+
+@pytest.mark.parametrize("seed", range(6))  # at 1 × 1 × 1 the order of bias and ReLU shows with one sign of three
+def test_matmul_exercise_takes_the_right_kernel_with_any_numbers(seed, monkeypatch, capsys):
+    manual_seed = torch.manual_seed
+    monkeypatch.setattr(torch, "manual_seed", lambda _: manual_seed(seed))
+    check("06_matmul.1", kernel_of(MATMUL_WITH_BIAS.replace("FORMULA", "tl.maximum(acc + bias, 0)")))
+    assert capsys.readouterr().out == "Exercise 06_matmul.1: OK\n"
+
+
+def test_a_check_has_the_same_numbers_every_time_and_leaves_the_readers_alone(monkeypatch):
+    seen = []
+    monkeypatch.setattr("helpers.lesson.exercise.exercises_of",
+                        lambda lesson: {"99_toy.1": lambda answer: seen.append(torch.rand(3).tolist())})
+    torch.manual_seed(1)
+    expected = torch.rand(2).tolist()
+    torch.manual_seed(1)
+    check("99_toy.1", 1)
+    assert torch.rand(2).tolist() == expected
+    check("99_toy.1", 1)
+    assert seen[0] == seen[1]
 
 
 @pytest.mark.parametrize("id, wrong", [

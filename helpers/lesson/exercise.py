@@ -6,6 +6,7 @@ import inspect
 
 import torch
 
+from helpers.mode import device
 from helpers.no_triton import NeedsTriton
 
 
@@ -47,7 +48,10 @@ def check(id: str, answer) -> None:
     try:
         if answer is None or answer is ...:
             raise NotStarted
-        known[id](_remembering(answer, returned))
+        gpus = [torch.cuda.current_device()] if device() == "cuda" else []
+        with torch.random.fork_rng(gpus):  # the same inputs at every check: an answer is not right today and wrong tomorrow
+            torch.manual_seed(0)
+            known[id](_remembering(answer, returned))
     except NotStarted:
         print(f"Exercise {id}: not started")
         return
