@@ -18,6 +18,7 @@ import matplotlib.style
 import matplotlib.text
 import numpy as np
 from matplotlib.figure import Figure
+from PIL import Image
 
 # Figures are made without pyplot: no backend is chosen, nothing stays open, and importing is a second faster.
 matplotlib.style.use(Path(__file__).parent / "course.mplstyle")
@@ -121,10 +122,8 @@ class Picture:
         if self.evidence:
             fig.supxlabel(self.evidence, x=0.995, ha="right", fontsize=7.5, color="#666666")
         _spell_missing_glyphs(fig)
-        buffer = io.BytesIO()
-        fig.savefig(buffer, format="png", facecolor="white", metadata={"Software": None})
+        self.png = _png(fig)
         self.width = round(fig.get_figwidth() * fig.dpi)
-        self.png = buffer.getvalue()
 
     @property
     def html(self) -> str:
@@ -138,6 +137,15 @@ class Picture:
 
     def _repr_mimebundle_(self, include=None, exclude=None):
         return {"text/html": self.html, "text/plain": repr(self)}
+
+
+def _png(fig) -> bytes:
+    """The figure as a PNG of 256 colours: a third of the bytes, and no eye sees the blends at edges that were left out."""
+    drawn, buffer = io.BytesIO(), io.BytesIO()
+    fig.savefig(drawn, format="rgba", facecolor="white")
+    pixels = Image.frombytes("RGBA", fig.canvas.get_width_height(), drawn.getvalue()).convert("RGB")
+    pixels.quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(buffer, format="PNG")
+    return buffer.getvalue()
 
 
 def _spell_missing_glyphs(fig) -> None:

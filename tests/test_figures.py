@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
+from PIL import Image
 
 from figures import gelu, style
 from figures.style import Picture, drawn_fingerprint, new
@@ -64,6 +65,19 @@ def test_the_page_behind_does_not_show_through():
     pixels = matplotlib.image.imread(io.BytesIO(picture().png))
     assert pixels.shape[2] == 3 or (pixels[..., 3] == 1).all()
     assert (pixels[0, 0, :3] == 1).all()
+
+
+def test_pictures_are_small_and_look_the_same():
+    """Few colours: at most half of the bytes, and no pixel visibly off (sixteen steps of 256, at blended edges)."""
+    data, pair = results.recorded("gelu_sizes"), (new(), new())
+    for _, ax in pair:
+        gelu.draw_bandwidth(ax, data, 4800)
+    full, (fig, _) = io.BytesIO(), pair[0]
+    fig.savefig(full, format="png", facecolor="white")
+    shown = Picture(pair[1][0], "GELU's bandwidth over n").png
+    assert len(shown) < len(full.getvalue()) / 2
+    before, after = (np.asarray(Image.open(io.BytesIO(png)).convert("RGB"), int) for png in (full.getvalue(), shown))
+    assert np.abs(before - after).max() <= 16
 
 
 @pytest.mark.parametrize("backend", ["module://no_such_backend_here", "Qt4Agg"])
