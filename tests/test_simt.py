@@ -1,6 +1,7 @@
 """The SIMT machine: what it counts, how warps diverge and meet, what it says about wrong kernels and wrong launches."""
 
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,7 @@ import torch
 from helpers import simt
 from helpers.cuda.nvrtc import compile_cuda, source_text
 from helpers.simt import cfg, ptx
+from helpers.simt.races import RaceChecker
 
 KERNEL = 'extern "C" __global__ void k(%s) { int t = threadIdx.x; %s }'
 SHARED = KERNEL % ("float* x, int n", "__shared__ float s[128]; %s")
@@ -288,6 +290,58 @@ def test_races_inside_a_warp_need_a_warp_barrier():
         run(SHARED % "s[n] = t; __syncthreads(); x[t] = s[n];", [ones(), 5])
     run(SHARED % "s[n] = 7; __syncthreads(); x[t] = s[n];", [x := ones(), 5], block=128)  # all write the same
     assert (x == 7).all()
+
+
+def test_a_warps_tree_of_sums_is_no_race():
+    """A lane reads its own word after another lane did, and a warp barrier later writes it."""
+    run(SHARED % """s[t] = x[t]; s[t + 32] = 0; __syncwarp();
+        for (int o = 16; o; o >>= 1) { float v = s[t + o]; __syncwarp(); s[t] += v; __syncwarp(); } x[t] = s[0];""", [x := ones(32), 0])
+    assert (x == 32).all()
+    with pytest.raises(simt.Race, match=r"Thread \(0, 0, 0\).* wrote it .*thread \(4, 0, 0\) read it"):  # the barrier is for others
+        run(SHARED % "s[t] = 1; __syncwarp(); if (t < 8) { x[t] = s[t ^ 4]; if (t == 4 || t == 5) __syncwarp(0x30); if (t < 2) s[t] = 2; }",
+            [ones(), 0])
+
+
+def test_races_are_those_of_the_definition():
+    """Random accesses and barriers: the first race that the checker sees is the first unordered pair."""
+    found = [_first_race(seed) for seed in range(300)]
+    assert all(checker == pairs for checker, pairs in found) and sum(pairs < 40 for _, pairs in found) > 100
+
+
+def _first_race(seed, lanes=64, steps=40):
+    """The step of the first race: as the checker says, and from all pairs of accesses with a clock for each lane."""
+    rng, known, log = np.random.default_rng(seed), np.zeros((lanes, lanes), int), []
+    threads = SimpleNamespace(blocks=[0], name=str, index=int)
+    machine = SimpleNamespace(lanes=lanes, threads=threads, place=str,
+                              kernel=SimpleNamespace(instructions=[SimpleNamespace(index=i) for i in range(steps)]))
+    checker = RaceChecker(machine, 48, 4, True, {})
+    for step in range(steps):
+        kind, warp = rng.choice(["read", "write", "meet", "all meet"], p=[0.3, 0.1, 0.5, 0.1]), rng.integers(2)
+        here = 32 * warp + np.sort(rng.choice(32, rng.choice([1, 2, 20, 32] if kind == "meet" else [1, 2, 3]), replace=False))
+        if kind == "all meet":
+            checker.barrier([0])
+            known[:] = known.max(axis=0) + 1
+        elif kind == "meet":
+            members = np.zeros(lanes, bool)
+            members[here] = True
+            checker.warps(members.reshape(-1, 32))
+            latest = known[here].max(axis=0)
+            latest[here] += 1
+            known[here] = latest
+        else:
+            here = here[:1] if kind == "write" else here
+            words = rng.integers(0, 12, len(here))
+            unordered = any(word == other_word and lane != other and "write" in (kind, other_kind) and time >= known[lane, other]
+                            for lane, word in zip(here, words, strict=True) for other, time, other_word, other_kind in log)
+            log += [(lane, known[lane, lane], word, kind) for lane, word in zip(here, words, strict=True)]
+            try:
+                extra = (False,) if kind == "write" else ()
+                getattr(checker, kind)(machine.kernel.instructions[step], here, words * 4, 4, False, *extra)
+            except simt.Race:
+                return step, step if unordered else None
+            if unordered:
+                return None, step
+    return steps, steps
 
 
 @pytest.mark.parametrize("body,reason", [
