@@ -302,16 +302,20 @@ def test_sizes_of_a_launch_may_be_numpys():
 def test_kernel_needs_grid_and_block():
     with pytest.raises(ValueError, match="a grid and a block"):
         CudaKernel(SCALE, "scale")[4]
+    with pytest.raises(TypeError, match=r"write scale\[blocks, threads\]"):
+        CudaKernel(SCALE, "scale")(randn(4), randn(4), 3.0, 4)
 
 
 def test_arguments_that_do_not_fit_the_parameters():
     kernel, x, y = CudaKernel(SCALE, "scale"), randn(4), randn(4)
     with pytest.raises(TypeError, match="takes 4 arguments, got 3"):
         kernel[1, 32](x, y, 3.0)
-    with pytest.raises(TypeError, match="parameter 2 is f32, got int 3"):
+    with pytest.raises(TypeError, match="parameter 2 is f32, got int 3; it takes a float, such as 1.0"):
         kernel[1, 32](x, y, 3, 4)
     with pytest.raises(TypeError, match="parameter 3 is b32, got float"):
         kernel[1, 32](x, y, 3.0, 4.0)
+    with pytest.raises(TypeError, match="parameter 0 is b64, got ndarray; it takes a tensor or a whole number"):
+        kernel[1, 32](x.numpy(), y, 3.0, 4)
     with pytest.raises(TypeError, match="parameter 3 is a 32-bit integer"):
         kernel[1, 32](x, y, 3.0, 2**40)
     with pytest.raises(TypeError, match="parameter 2 is a number"):

@@ -42,6 +42,9 @@ class CudaKernel:
             raise ValueError(f"{self.name}[grid, block](...): needs a grid and a block, got {grid_and_block!r}")
         return functools.partial(self.launch, *grid_and_block)
 
+    def __call__(self, *args):
+        raise TypeError(f"{self.name} needs a grid and a block: write {self.name}[blocks, threads](...)")
+
     def launch(self, grid, block, *args, shared_bytes: int = 0) -> None:
         """Run the kernel on `grid` blocks of `block` threads (numbers or tuples of up to 3).
 
@@ -163,7 +166,9 @@ def as_parameters(kernel: CudaKernel, args) -> list:
                 raise TypeError(f"{kernel.name}: parameter {i} is a number ({kind}), got a tensor")
             values.append(value.data_ptr())
         elif type(value) is not (int if kind[0] == "b" else float):
-            raise TypeError(f"{kernel.name}: parameter {i} is {kind}, got {type(value).__name__} {value!r}")
+            got = f"{type(value).__name__} {value!r}" if isinstance(value, numbers.Number) else type(value).__name__
+            needed = {"b64": "a tensor or a whole number", "b32": "a whole number"}.get(kind, "a float, such as 1.0")
+            raise TypeError(f"{kernel.name}: parameter {i} is {kind}, got {got}; it takes {needed}")
         elif kind[0] == "b":
             bits = int(kind[1:])
             if not -(2 ** (bits - 1)) <= value < 2**bits:

@@ -51,5 +51,10 @@ def _(twice):
         assert not missing, f"{launch}: {len(missing)} elements were not written, from {missing[0]} on"
         assert torch.equal(y, 2 * x), f"{launch}: wrong values"
         assert room[n:].isnan().all(), f"n = {n}: something was written past the end"
-        stored = twice.counted(grid, block, x.cpu(), torch.empty(n), n).of("global store").lanes
-        assert stored == n, f"{launch}: {stored} stores for {n} elements; how far on is the next element of a thread?"
+        store = twice.counted(grid, block, x.cpu(), torch.empty(n), n).of("global store")
+        assert store.lanes == n, f"{launch}: {store.lanes} stores for {n} elements; how far on is the next element of a thread?"
+        least = -(-n // 32)
+        assert store.requests == least and store.sectors <= 5 * least, (
+            f"{launch}: right, but warps store {store.requests} times, {store.sectors} sectors in all, where {least} times would do; "
+            "all threads must take part, and neighbours take neighbouring elements"
+        )

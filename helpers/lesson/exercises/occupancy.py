@@ -18,10 +18,10 @@ from helpers.specs import gpu
 def _(warps_needed):
     if warps_needed(4, 1) is ...:
         raise NotStarted
-    for latency, chains in itertools.product((1, 4, 5, 6, 20), (1, 2, 3, 4, 8)):
+    for latency, chains in itertools.product((4, 5, 6, 20, 1), (1, 2, 3, 4, 8)):
         expected, answer = max(1, -(-latency // chains)), warps_needed(latency, chains)
         assert answer == expected, (
-            f"latency {latency}, {chains} independent chains a warp: {expected} warps fill every slot, you say {answer}; "
+            f"latency {latency}, independent chains a warp: {chains}. It takes {expected} to fill every slot, you say {answer}; "
             f"{expected - 1} would fill {(expected - 1) * chains} of {latency}"
         )
 

@@ -33,13 +33,18 @@ def _(tiled_reads):
 def _(reverse):
     x, y = torch.randn(768), torch.full((768,), float("nan"))
     try:
-        report = reverse.counted(3, 256, x, y, races=True)
+        report = reverse.counted(3, 256, x, y, races=True, trace=((0, 0, 0), 0))
     except Race as race:
         raise AssertionError(f"a race: {race}") from None
     started(y)
     expected = x.view(3, 256).flip(1).flatten()
     assert torch.equal(y, expected), f"y[0] must be x[255] = {x[255]:.4g}, it is {y[0]:.4g}"
     assert report.of("shared store").requests and report.of("shared load").requests, "go through shared memory"
+    for step in report.trace:
+        if step.access and step.access.space == "global":
+            ahead = int(step.access.offsets[1]) - int(step.access.offsets[0])
+            assert ahead == 4, (f"`{step.text}`: lane 1 is {ahead} bytes on from lane 0, and 4 are asked for; "
+                                "shared memory can do the turning")
 
 
 @exercise("10_shared_memory.3")
@@ -47,7 +52,7 @@ def _(passes):
     if passes(1) is ...:
         raise NotStarted
     kernel = CudaKernel(PASSES, "strided")
-    for s in (0, 1, 2, 3, 4, 5, 6, 8, 12, 16, 17, 24, 31, 32, 33, 48, 64):
+    for s in (1, 2, 3, 4, 5, 6, 8, 12, 16, 17, 24, 31, 32, 33, 48, 64, 0):
         report = kernel.counted(1, 32, torch.empty(32), s, shared_bytes=4 * 32 * 65)
         real, answer = report.of("shared load").wavefronts, passes(s)
-        assert answer == real, f"s = {s}: the access takes {real} passes, you say {answer}"
+        assert answer == real, f"s = {s}: the access takes {real} pass{'es' * (real > 1)}, you say {answer}"

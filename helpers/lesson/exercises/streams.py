@@ -1,6 +1,7 @@
 """Tests of the exercises of lesson 11."""
 
 import math
+import numbers
 
 from helpers.lesson.exercise import NotStarted, exercise
 from helpers.timeline import estimate, schedule
@@ -12,7 +13,7 @@ def _(chunks_needed):
         raise NotStarted
     for t, e, slack in ((8, 10, 0.13), (10, 8, 0.13), (8, 8, 0.3), (1, 100, 0.5), (3, 10, 0.07), (10, 9, 0.021)):
         best, n = max(t, e), chunks_needed(t, e, slack)
-        assert isinstance(n, int) and n >= 1, f"a number of chunks is a whole number of at least 1, not {n!r}"
+        assert isinstance(n, numbers.Real) and n == int(n) >= 1, f"a number of chunks is a whole number of at least 1, not {n!r}"
         assert estimate(n, t, e) <= (1 + slack) * best, (
             f"copy {t}, kernel {e}: {n} chunks take {estimate(n, t, e):.3g} ms, more than {slack:.0%} above {best} ms"
         )
@@ -41,5 +42,5 @@ def _(time_with_copy_back):
         real = max(s.end for s in schedule(n, t, e, back, copy_engines=2))
         answer = time_with_copy_back(n, t, e, back)
         assert math.isclose(answer, real, rel_tol=1e-9), (
-            f"{n} chunks, {t} ms in, {e} ms kernel, {back} ms back: the model takes {real:.4g} ms, you say {answer:.4g}"
+            f"n = {n}, {t} ms in, {e} ms kernel, {back} ms back: the model takes {real:.4g} ms, you say {answer:.4g}"
         )
