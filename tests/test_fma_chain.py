@@ -94,8 +94,8 @@ def test_a_and_b_are_rounded_to_float32_once(device):
     (lambda x: fma_chain(x, 1.0, 1.0, 2.0), TypeError, "n must be an int, got float"),
     (lambda x: fma_chain(x, 1.0, 1.0, -1), ValueError, "n must not be negative, got -1"),
     (lambda x: fma_chain(x.requires_grad_(), 1.0, 1.0, 1), ValueError, "requires grad"),
-    (lambda x: fma_resident(x, 1.0, 1.0, 1, programs=0), ValueError, "programs must be 1 to 1048576, got 0"),
-    (lambda x: fma_resident(x, 1.0, 1.0, 1, programs=1, elements_per_thread=3), ValueError, "1, 2, 4 or 8, got 3"),
+    (lambda x: fma_resident(x, 1.0, 1.0, 1, programs=0), ValueError, "programs must be from 1 to 1048576, got 0"),
+    (lambda x: fma_resident(x, 1.0, 1.0, 1, programs=1, elements_per_thread=3), ValueError, "a power of two from 1 to 8, got 3"),
     (lambda x: fma_resident(x, 1.0, 1.0, 1, programs=2, where=torch.zeros(2)), ValueError, r"int64 tensor of shape \(2, 3\)"),
 ])
 def test_bad_input(call, error, message, device):

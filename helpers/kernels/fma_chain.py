@@ -19,9 +19,10 @@ import triton
 import triton.language as tl
 
 from helpers import mode
-from helpers.kernels.inputs import check_tensors, launch_on
+from helpers.kernels.inputs import check_power_of_two, check_tensors, check_whole, launch_on
 
 BLOCK = 512
+MAX_PROGRAMS = 2**20
 NUM_WARPS = 4
 UNROLL = 256  # of `fma_chain`: straight-line code up to here, a loop of it beyond
 THREADS = 32 * NUM_WARPS
@@ -111,7 +112,7 @@ def fma_chain(x: torch.Tensor, a: float, b: float, n: int) -> torch.Tensor:
     Raises TypeError for another dtype, an a or b that is not a number, or an n that is not an int; ValueError for a
     negative n, the wrong device, or a tensor that requires grad.
     """
-    a, b = _checked("fma_chain", x, a, b, n)
+    a, b, n = _checked("fma_chain", x, a, b, n)
     dense, y, done = _prepared(x, a, b, n)
     if done:
         return y
@@ -130,12 +131,13 @@ def fma_resident(x, a, b, n, *, programs: int, early: bool = True, elements_per_
     SM and the nanoseconds at which it began and ended. `wide` computes offsets in 64 bits, as many elements need.
     Raises as `fma_chain` does, and ValueError for other numbers of programs or elements_per_thread.
     """
-    a, b = _checked("fma_resident", x, a, b, n)
-    if not 1 <= programs <= 2**20:
-        raise ValueError(f"fma_resident: programs must be 1 to {2**20}, got {programs}")
-    if elements_per_thread not in (1, 2, 4, 8):
-        raise ValueError(f"fma_resident: elements_per_thread must be 1, 2, 4 or 8, got {elements_per_thread}")
-    if where is not None and (where.dtype != torch.int64 or tuple(where.shape) != (programs, 3) or not x.is_cuda):
+    a, b, n = _checked("fma_resident", x, a, b, n)
+    check_whole("fma_resident", 1, MAX_PROGRAMS, programs=programs)
+    check_power_of_two("fma_resident", 1, 8, elements_per_thread=elements_per_thread)
+    unroll = unrolled(n, elements_per_thread) if unroll is None else unroll
+    check_whole("fma_resident", 1, None, unroll=unroll)
+    programs, elements_per_thread, unroll = int(programs), int(elements_per_thread), int(unroll)
+    if where is not None and not _takes_places(where, x, programs):
         raise ValueError(f"fma_resident: where must be an int64 tensor of shape ({programs}, 3) on the GPU")
     block = THREADS * elements_per_thread
     wide = wide or x.numel() + 2 * programs * block >= 2**31
@@ -144,8 +146,8 @@ def fma_resident(x, a, b, n, *, programs: int, early: bool = True, elements_per_
         return y
     with launch_on(x):
         fma_resident_kernel[(programs,)](
-            dense, y, y if where is None else where, dense.numel(), a, b, N=n, UNROLL=unroll or unrolled(n, elements_per_thread),
-            BLOCK=block, EARLY=early, WIDE=wide, WHERE=where is not None, num_warps=NUM_WARPS)
+            dense, y, y if where is None else where, dense.numel(), a, b, N=n, UNROLL=unroll, BLOCK=block,
+            EARLY=early, WIDE=wide, WHERE=where is not None, num_warps=NUM_WARPS)
     return y
 
 
@@ -154,17 +156,22 @@ def fma_shared(x, a, b, n, *, programs: int, steps: int = 16) -> torch.Tensor:
 
     A program that is served late then does less, instead of keeping everybody waiting. Raises as `fma_resident` does.
     """
-    a, b = _checked("fma_shared", x, a, b, n)
-    if not 1 <= programs <= 2**20:
-        raise ValueError(f"fma_shared: programs must be 1 to {2**20}, got {programs}")
+    a, b, n = _checked("fma_shared", x, a, b, n)
+    check_whole("fma_shared", 1, MAX_PROGRAMS, programs=programs)
+    check_whole("fma_shared", 1, 2**20, steps=steps)  # of 0 steps nothing would ever be done
     dense, y, done = _prepared(x, a, b, n)
     if done:
         return y
     counter = torch.zeros(1, dtype=torch.int32, device=x.device)
     with launch_on(x):
-        fma_shared_kernel[(programs,)](dense, y, counter, dense.numel(), a, b, N=n, UNROLL=unrolled(n), BLOCK=THREADS,
-                                       STEPS=steps, num_warps=NUM_WARPS)
+        fma_shared_kernel[(int(programs),)](dense, y, counter, dense.numel(), a, b, N=n, UNROLL=unrolled(n), BLOCK=THREADS,
+                                       STEPS=int(steps), num_warps=NUM_WARPS)
     return y
+
+
+def _takes_places(where, x, programs: int) -> bool:
+    return (isinstance(where, torch.Tensor) and where.dtype == torch.int64 and tuple(where.shape) == (programs, 3)
+            and where.is_contiguous() and x.is_cuda and where.device == x.device)
 
 
 def unrolled(n: int, elements_per_thread: int = 1) -> int:
@@ -184,8 +191,8 @@ def _prepared(x, a, b, n) -> tuple[torch.Tensor, torch.Tensor, bool]:
     return dense, torch.empty_like(dense), dense.numel() == 0
 
 
-def _checked(name, x, a, b, n) -> tuple[float, float]:
-    """a and b as floats (Triton would make a constant of the int 1); raises for anything the kernels do not take."""
+def _checked(name, x, a, b, n) -> tuple[float, float, int]:
+    """a and b as floats (Triton would make a constant of the int 1), n as int; raises for what the kernels do not take."""
     check_tensors(name, x=x)
     for arg, value in (("a", a), ("b", b)):
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
@@ -194,4 +201,4 @@ def _checked(name, x, a, b, n) -> tuple[float, float]:
         raise TypeError(f"{name}: n must be an int, got {type(n).__name__}")
     if n < 0:
         raise ValueError(f"{name}: n must not be negative, got {n}")
-    return float(a), float(b)
+    return float(a), float(b), int(n)

@@ -1,8 +1,10 @@
 """What a kernel wrapper checks before it launches anything. Every message says what was needed and what came."""
 
 import contextlib
+import numbers
 
 import torch
+from torch.autograd import forward_ad
 
 from helpers import mode
 
@@ -13,8 +15,8 @@ def check_tensors(name: str, **tensors: torch.Tensor) -> None:
     """Refuse what the kernels were not written for.
 
     Raises TypeError for anything but tensors of one dtype out of float32, float16 and bfloat16; ValueError for tensors
-    on different devices, on a device that this mode does not launch on, in a sparse or nested layout, negated lazily, or
-    whose gradient would be lost.
+    on different devices, on a device that this mode does not launch on, in a sparse or nested layout, negated lazily,
+    without memory (of torch.vmap, or fake), or whose gradient, backward or forward, would be lost.
     """
     first = next(iter(tensors.values()))
     if all(_accepted(x, first) for x in tensors.values()):
@@ -45,12 +47,30 @@ def check_tensors(name: str, **tensors: torch.Tensor) -> None:
                 f"{name}: {arg} requires grad, and this kernel has no backward pass: its gradient would be lost. "
                 f"Pass {arg}.detach() or call under torch.no_grad()."
             )
+        if not _has_memory(x):  # a kernel would read and write at address 0
+            raise ValueError(f"{name}: {arg} must be a tensor with memory of its own, and this {type(x).__name__} of shape "
+                             f"{tuple(x.shape)} has none (as inside torch.vmap and torch.func, or a fake tensor)")
+        if _has_tangent(x):
+            raise ValueError(f"{name}: {arg} carries a tangent of forward-mode differentiation, and this kernel has no "
+                             f"derivative: it would be lost. Pass torch.autograd.forward_ad.unpack_dual({arg}).primal.")
+
+
+def _has_memory(x: torch.Tensor) -> bool:
+    try:
+        return x.data_ptr() != 0 or x.numel() == 0
+    except RuntimeError:  # wrapped by torch.func
+        return False
+
+
+def _has_tangent(x: torch.Tensor) -> bool:
+    return forward_ad.unpack_dual(x).tangent is not None
 
 
 def _accepted(x, first) -> bool:
     return (isinstance(x, torch.Tensor) and x.dtype in DTYPES and x.dtype == first.dtype and x.layout is torch.strided
             and x.device == first.device and x.is_cuda is mode.is_live() and x.device.type in ("cuda", "cpu")
-            and not (x.is_nested or x.is_neg() or x.requires_grad and torch.is_grad_enabled()))
+            and not (x.is_nested or x.is_neg() or x.requires_grad and torch.is_grad_enabled()) and _has_memory(x)
+            and not _has_tangent(x))
 
 
 def check_rank(name: str, arg: str, x: torch.Tensor, rank: int) -> None:
@@ -59,11 +79,20 @@ def check_rank(name: str, arg: str, x: torch.Tensor, rank: int) -> None:
         raise ValueError(f"{name}: {arg} must have {rank} dimensions, got shape {tuple(x.shape)}")
 
 
-def check_power_of_two(name: str, least: int, most: int, **numbers: int) -> None:
-    """Raise TypeError unless each number is an int, ValueError unless it is a power of two from `least` to `most`."""
-    for arg, value in numbers.items():
-        if not isinstance(value, int) or isinstance(value, bool):
+def check_whole(name: str, least: int, most: int | None, **given: int) -> None:
+    """Raise TypeError unless each number is whole (numpy's count), ValueError unless it is from `least` to `most`."""
+    for arg, value in given.items():
+        if not isinstance(value, numbers.Integral) or isinstance(value, bool):
             raise TypeError(f"{name}: {arg} must be an int, got {value!r}")
+        if value < least or most is not None and value > most:
+            wanted = f"{least} or more" if most is None else f"from {least} to {most}"
+            raise ValueError(f"{name}: {arg} must be {wanted}, got {value}")
+
+
+def check_power_of_two(name: str, least: int, most: int, **given: int) -> None:
+    """Raise TypeError unless each number is whole, ValueError unless it is a power of two from `least` to `most`."""
+    for arg, value in given.items():
+        check_whole(name, -(2**63), None, **{arg: value})
         if not least <= value <= most or value & (value - 1):
             raise ValueError(f"{name}: {arg} must be a power of two from {least} to {most}, got {value}")
 

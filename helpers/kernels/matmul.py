@@ -18,7 +18,7 @@ import triton
 import triton.language as tl
 
 from helpers import mode
-from helpers.kernels.inputs import ceil_div, check_power_of_two, check_rank, check_tensors, launch_on
+from helpers.kernels.inputs import ceil_div, check_power_of_two, check_rank, check_tensors, check_whole, launch_on
 from helpers.kernels.row_sum import sm_count
 
 PRECISIONS = ("ieee", "tf32", "tf32x3", "bf16x6")
@@ -175,7 +175,7 @@ def matmul_relu_tiled(a, b, tile=(64, 64, 32), precision="ieee", num_warps=4, nu
     Raises ValueError too if c has more than 65535 tiles side by side (the limit of a grid's second axis).
     """
     _check("matmul_relu_tiled", a, b, precision)
-    _check_knobs("matmul_relu_tiled", tile, num_warps, num_stages)
+    tile, num_warps, num_stages, _ = _knobs("matmul_relu_tiled", tile, num_warps, num_stages)
     (m, k), n = a.shape, b.shape[1]
     grid = (ceil_div(m, tile[0]), ceil_div(n, tile[1]))
     if grid[1] > 65535:
@@ -193,18 +193,19 @@ def matmul_relu_tiled(a, b, tile=(64, 64, 32), precision="ieee", num_warps=4, nu
 def matmul_relu_grouped(a, b, tile=(64, 64, 32), precision="ieee", num_warps=4, num_stages=3, group=GROUP):
     """As `matmul_relu_tiled`, in grouped order on a 1-D grid."""
     _check("matmul_relu_grouped", a, b, precision)
-    _check_knobs("matmul_relu_grouped", tile, num_warps, num_stages, group)
+    tile, num_warps, num_stages, group = _knobs("matmul_relu_grouped", tile, num_warps, num_stages, group)
     return _grouped(a, b, precision, tile, num_warps, num_stages, group)
 
 
-def _check_knobs(name: str, tile, num_warps: int, num_stages: int, group: int = GROUP) -> None:
-    if len(tile) != 3:
-        raise ValueError(f"{name}: tile must be (BLOCK_M, BLOCK_N, BLOCK_K), got {tile}")
+def _knobs(name: str, tile, num_warps: int, num_stages: int, group: int = GROUP) -> tuple[tuple, int, int, int]:
+    """The knobs as plain ints (numpy's count too); raises TypeError and ValueError for what the kernels do not take."""
+    if not isinstance(tile, tuple | list) or len(tile) != 3:
+        raise ValueError(f"{name}: tile must be (BLOCK_M, BLOCK_N, BLOCK_K), got {tile!r}")
     sizes = dict(zip(("BLOCK_M", "BLOCK_N", "BLOCK_K"), tile, strict=True))
     check_power_of_two(name, 16, 1024, **sizes)
     check_power_of_two(name, 1, 32, num_warps=num_warps)
-    if num_stages < 1 or group < 1:
-        raise ValueError(f"{name}: num_stages and group must be 1 or more, got {num_stages} and {group}")
+    check_whole(name, 1, None, num_stages=num_stages, group=group)
+    return tuple(map(int, tile)), int(num_warps), int(num_stages), int(group)
 
 
 def _check(name: str, a: torch.Tensor, b: torch.Tensor, precision: str) -> None:

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 
 from helpers import mode
-from helpers.kernels.inputs import ceil_div, check_power_of_two, check_rank, check_tensors, launch_on
+from helpers.kernels.inputs import ceil_div, check_power_of_two, check_rank, check_tensors, check_whole, launch_on
 
 TILE = 1024
 NUM_WARPS = 4
@@ -101,11 +101,8 @@ def row_sum_split(x: torch.Tensor, parts: int | None = None) -> torch.Tensor:
     _check("row_sum_split", x)
     if parts is None:
         parts, _ = parts_for(*x.shape, sm_count(x.device))
-    elif not isinstance(parts, int) or isinstance(parts, bool):
-        raise TypeError(f"row_sum_split: parts must be an int, got {parts!r}")
-    elif parts < 1:
-        raise ValueError(f"row_sum_split: parts must be 1 or more, got {parts}")
-    parts, part_cols = _even_parts(x.shape[1], parts)
+    check_whole("row_sum_split", 1, None, parts=parts)
+    parts, part_cols = _even_parts(x.shape[1], int(parts))
     return _launch(x, parts=parts, part_cols=part_cols)
 
 
@@ -114,7 +111,7 @@ def row_sum_one_program(x: torch.Tensor, num_warps: int = NUM_WARPS, tile: int =
     _check("row_sum_one_program", x)
     check_power_of_two("row_sum_one_program", 1, 32, num_warps=num_warps)
     check_power_of_two("row_sum_one_program", 1, 2**20, tile=tile)
-    return _launch(x, num_warps=num_warps, tile=tile)
+    return _launch(x, num_warps=int(num_warps), tile=int(tile))
 
 
 @functools.cache

@@ -111,7 +111,7 @@ def softmax(x: torch.Tensor, num_warps: int | None = None) -> torch.Tensor:
     if num_warps is None:
         num_warps = softmax_warps(block)
     check_power_of_two("softmax", 1, 32, num_warps=num_warps)
-    return _launch(softmax_kernel, x, num_warps=num_warps, BLOCK=block)
+    return _launch(softmax_kernel, x, num_warps=int(num_warps), BLOCK=block)
 
 
 def online_softmax(x: torch.Tensor) -> torch.Tensor:
