@@ -4,10 +4,12 @@
     python -m helpers.lesson.static slides build/slides
 
 Pages load nothing: pictures are in them already, and nbconvert's links to scripts on other sites are left out. Slides are the
-same page cut at the cells that begin a slide; the arrow keys turn them, and printing gives one slide a page.
+same page in pieces that fit a projector (`slides.css`), each part of the notebook on slides of its own; keys turn them
+(`slides.js`), and printing gives one slide a page.
 """
 
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -16,54 +18,37 @@ from nbconvert import HTMLExporter
 
 from helpers.lesson.map import NOTEBOOKS
 
-SLIDES = """
-<style>
-  main > div { display: none; padding: 12px 48px; }
-  main > div.shown { display: block; }
-  @media print { main { zoom: 1 !important; } main > div { display: block; break-after: page; } }
-</style>
-<script>
-  const main = document.querySelector("main"), slides = [];
-  const is = (cell, tag) => cell.matches(tag) || cell.querySelector(tag);  // text cells carry their tags inside
-  for (const cell of [...main.querySelectorAll(".jp-Cell")]) {
-    if (is(cell, ".celltag_skip")) { cell.remove(); continue; }
-    if (!slides.length || is(cell, ".celltag_begins")) slides.push(main.appendChild(document.createElement("div")));
-    slides.at(-1).appendChild(cell);
-  }
-  let at = 0;
-  function show(to) {
-    at = Math.max(0, Math.min(slides.length - 1, to));
-    slides.forEach((slide, i) => slide.classList.toggle("shown", i === at));
-    window.scrollTo(0, 0);
-    location.hash = at + 1;
-  }
-  // Jupyter's sizes are in pixels: every projector gets a page 1200 of them wide, so letters grow with the picture.
-  const fit = () => { main.style.zoom = innerWidth / 1200; };
-  addEventListener("resize", fit);
-  fit();
-  show((parseInt(location.hash.slice(1)) || 1) - 1);
-  addEventListener("keydown", event => {
-    const step = {ArrowRight: 1, PageDown: 1, ArrowLeft: -1, PageUp: -1}[event.key];
-    if (step) { event.preventDefault(); show(at + step); }
-  });
-</script>
-"""
 
-
-def page(notebook, name: str, slides: bool) -> str:
+def page(notebook, slides: bool) -> str:
     """A notebook as one HTML page that loads nothing."""
     exporter = HTMLExporter(exclude_input_prompt=slides, exclude_output_prompt=slides)
     for trait in ("require_js_url", "mathjax_url", "jquery_url", "mermaid_js_url", "mermaid_layout_elk_js_url",
                   "jupyter_widgets_base_url"):
         if exporter.has_trait(trait):
             setattr(exporter, trait, "")
-    for cell in notebook.cells if slides else []:
-        kind = cell.metadata.get("slideshow", {}).get("slide_type", "-")
-        mark = {"slide": ["begins"], "subslide": ["begins"], "skip": ["skip"], "notes": ["skip"]}.get(kind, [])
-        cell.metadata["tags"] = [*cell.metadata.get("tags", []), *mark]
-    html, _ = exporter.from_notebook_node(notebook, {"metadata": {"name": name}})
-    html = without_loading(html).replace(".ipynb", ".html")
-    return html.replace("</body>", f"{SLIDES}</body>") if slides else html
+    if slides:
+        notebook.cells = [cell for cell in notebook.cells if slide_type(cell) not in ("skip", "notes")]
+        for cell in notebook.cells:
+            mark = ["begins"] if slide_type(cell) in ("slide", "subslide") else []
+            cell.metadata["tags"] = [*cell.metadata.get("tags", []), *mark]
+    html, _ = exporter.from_notebook_node(notebook, {"metadata": {"name": title(notebook)}})
+    html = re.sub(r'(<a href="[^":]+)\.ipynb\b', r"\1.html", without_loading(html))
+    html = html.replace("</head>", f"<style>\n{beside('slides.css' if slides else 'page.css')}</style>\n</head>", 1)
+    return html.replace("</body>", f"<script>\n{beside('slides.js')}</script>\n</body>") if slides else html
+
+
+def beside(name: str) -> str:
+    """A file of this folder."""
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")
+
+
+def title(notebook) -> str:
+    """What the browser's tab says: the notebook's first heading."""
+    return notebook.cells[0].source.partition("\n")[0].lstrip("# ")
+
+
+def slide_type(cell) -> str:
+    return cell.metadata.get("slideshow", {}).get("slide_type", "-")
 
 
 def without_loading(html: str) -> str:
@@ -77,8 +62,9 @@ def main(kind: str, folder: str) -> None:
     to.mkdir(parents=True, exist_ok=True)
     for path in sorted(NOTEBOOKS.glob("*.ipynb")):
         target = to / f"{path.stem}.html"
-        target.write_text(page(nbformat.read(path, as_version=4), path.stem, slides=kind == "slides"))
+        target.write_text(page(nbformat.read(path, as_version=4), slides=kind == "slides"), encoding="utf-8")
         print(target)
+    shutil.copytree(NOTEBOOKS / "solutions", to / "solutions", dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
 
 
 if __name__ == "__main__":
