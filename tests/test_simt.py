@@ -365,6 +365,12 @@ def test_a_shuffle_that_not_all_reach():
 def test_other_faults():
     with pytest.raises(simt.TooLong, match="endless loop"):
         run(SHARED % "while (x[t] < 2) if (n > 5) n--;", [ones(), 9], limit=20_000)
+    for body in ("while (true) __threadfence();", "while (((volatile float*)x)[0] > 0);", "for (int i = t; i < 128;) x[i] = 2;",
+                 "while (atomicAdd(x, 0.f) > 0); __syncthreads();", "if (t == 40) while (((volatile float*)x)[0] > 0); __syncthreads();"):
+        with pytest.raises(simt.TooLong, match=r"is in an endless loop: after 20\d\d instructions nothing changes any more"):
+            run(SHARED % body, [ones(), 9], block=64)
+    steps = run(SHARED % "for (int i = 0; i < n; i++) { float v = atomicAdd(x, 0.f); while (v > 1) v = x[1]; }", [ones(), 3000], block=1).instructions
+    assert steps > 9000
     with pytest.raises(simt.Misaligned, match="read 16 bytes at an address that is not a multiple of 16"):
         run(KERNEL % ("float4* x", "float4 v = x[t]; v.x += 1; x[t] = v;"), [torch.zeros(129)[1:]])
     with pytest.raises(simt.Trap, match=r"Thread \(7, 0, 0\)"):

@@ -22,6 +22,7 @@ class LaneMemory:
         self.local = memory.Rows("the thread's local memory", threads.lanes, machine.kernel.local_bytes)
         self.written = np.zeros(len(self.shared.bytes), bool) if uninitialised else None
         self.copies, self.groups = [], np.zeros(threads.lanes, np.int64)  # cp.async: under way, and committed so far
+        self.changes = 0  # how many accesses changed something
         self.last = None  # (space, addresses, size, whether it loads) of the step that runs
 
     def load(self, instruction, space, addresses, lanes, raw, count, typed, counted=True, atomic=False) -> np.ndarray:
@@ -51,12 +52,12 @@ class LaneMemory:
         for part, where, found in self._by_space(space, addresses, active):
             explain = self.m.explain(instruction, active[where], "wrote")
             if part == "global":
-                self.device.store(found, values[where], explain, typed)
+                self.changes += self.device.store(found, values[where], explain, typed)
                 continue
             rows, places = self._places(part, active[where], found, values.dtype.itemsize * values.shape[1], explain)
             if part == "shared":
                 self._check_shared_store(instruction, active[where], places, values[where], atomic)
-            rows.store(places, values[where])
+            self.changes += rows.store(places, values[where])
 
     def _check_shared_store(self, instruction, active, places, values, atomic) -> None:
         size = values.dtype.itemsize * values.shape[1]
@@ -139,9 +140,11 @@ class LaneMemory:
         places = self.shared.places(self.m.threads.row[active], targets[active], size,
                                     self.m.explain(instruction, active, "wrote"))
         self.copies.append((instruction, active, self.groups[active], places, data))
+        self.changes += 1
 
     def commit(self, lanes) -> None:
         self.groups[self.m.numbers(lanes)] += 1
+        self.changes += 1
 
     def wait(self, lanes, pending: int) -> None:
         """Copies arrive, except those of the last `pending` groups that each lane committed (-1: all, committed or not)."""
@@ -150,7 +153,7 @@ class LaneMemory:
             done = flags[active] & (group < self.groups[active] - pending)
             values = np.ascontiguousarray(data[done]).view(np.uint32)
             self._check_shared_store(instruction, active[done], places[done], values, False)
-            self.shared.store(places[done], values)
+            self.changes += self.shared.store(places[done], values)
             if not done.all():
                 left.append((instruction, active[~done], group[~done], places[~done], data[~done]))
         self.copies = left

@@ -36,7 +36,8 @@ def run(ptx, grid, block, args=(), *, shared_bytes: int | None = None, kernel: s
     shuffle: seed of the order in which blocks run; None: in order of their numbers. Right kernels do not care.
     early_exit: barriers go on without threads that have ended, as on GPUs since Volta; CUDA leaves that open, so that it
     raises UnreachedBarrier otherwise.
-    limit: instructions that a warp may execute before the run is given up as endless.
+    limit: instructions that a warp may execute before the run is given up as endless; loops that change nothing are noticed
+    long before.
 
     What the kernel prints appears when all blocks have run, and stands in `report.printed`.
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from helpers.simt.barriers import Barriers
+from helpers.simt.endless import Repetition
 from helpers.simt.faults import Deadlock, TooLong, Trap
 from helpers.simt.kernel import TYPES
 from helpers.simt.lane_memory import LaneMemory
@@ -24,7 +25,7 @@ class Machine:
         self.registers = registers
         self.memory = LaneMemory(self, launch.uninitialised)
         self.races = launch.race_checker(self)
-        self.steps = 0
+        self.steps, self.repetition = 0, Repetition(self)
         self.barriers = Barriers(self, launch.early_exit)
         self.traced = launch.traced_warp(self.threads)
 
@@ -44,8 +45,10 @@ class Machine:
         lanes = None if flags.all() else flags.reshape(-1)
         warps, active = int(here.sum()), int(flags.sum())
         traced = self.traced if self.traced is not None and here[self.traced] else None
-        self._limit(block, flags)
+        if self.repetition.found(here) or self.steps + len(block.steps) >= self.launch.limit:
+            raise self._too_long(block, flags)
         for step in block.steps:
+            self.steps += 1
             chosen = self._chosen(step, lanes)
             amount = active if chosen is lanes else int(chosen.sum())
             self._count(step, warps, amount)
@@ -54,6 +57,7 @@ class Machine:
                 step.run(self, chosen)
                 if traced is not None:
                     self._record(step, traced, chosen)
+        self.steps += 1
         if block.leave is None:
             self.warps.go(here, [(block.next, flags)], block.joins)
             return
@@ -66,17 +70,18 @@ class Machine:
         else:
             self._branch(block, here, flags)
 
-    def _limit(self, block: Block, flags) -> None:
-        self.steps += len(block.steps) + 1
-        if self.steps > self.launch.limit:
-            last = (block.leave or block.steps[-1]).instruction
-            warp = int(np.argmax(flags.any(axis=1)))
-            thread = self.threads.name(warp * WARP + int(np.argmax(flags[warp])))
-            waiting = self.warps.live[warp] & ~self.warps.active[warp]
-            others = ("" if not waiting.any() else f" Thread {self.threads.index(warp * WARP + int(np.argmax(waiting)))} of its warp "
-                      "waits where their paths meet again: a lock that it holds is never given back.")
-            raise TooLong(f"{thread} still runs after {self.launch.limit} instructions: an endless loop?{others} It was at "
-                          f"{self.place(last)[1:-1]}.")
+    def _too_long(self, block: Block, flags) -> TooLong:
+        last = (block.leave or block.steps[-1]).instruction
+        warp = int(np.argmax(flags.any(axis=1)))
+        thread = self.threads.name(warp * WARP + int(np.argmax(flags[warp])))
+        waiting = self.warps.live[warp] & ~self.warps.active[warp]
+        others = ("" if not waiting.any() else f" Thread {self.threads.index(warp * WARP + int(np.argmax(waiting)))} of its warp "
+                  "waits where their paths meet again: a lock that it holds is never given back.")
+        if self.steps + len(block.steps) >= self.launch.limit:
+            what = f"still runs after {self.launch.limit} instructions: an endless loop? (If not, give run a higher limit.)"
+        else:
+            what = f"is in an endless loop: after {self.steps} instructions nothing changes any more."
+        return TooLong(f"{thread} {what}{others} It was at {self.place(last)[1:-1]}.")
 
     def _chosen(self, step: Step, lanes):
         """The lanes in which a step runs: those of the block whose predicate is true."""
@@ -129,8 +134,8 @@ class Machine:
 
     def special(self, name: str) -> np.ndarray:
         """A special register; clocks count the instructions so far."""
-        if name in ("%clock", "%clock64", "%globaltimer"):
-            return np.array(self.steps)
+        if name in ("%clock", "%clock64", "%globaltimer", "%clock_hi"):
+            return np.array(self.steps >> 32 if name == "%clock_hi" else self.steps)
         return self.threads.special(name)
 
     def place(self, instruction) -> str:

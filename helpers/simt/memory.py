@@ -118,18 +118,19 @@ class Global:
                 out[where] = np.ascontiguousarray(raw).view(dtype)
         return out
 
-    def store(self, addresses, values: np.ndarray, explain, typed=None) -> None:
-        """Write (lanes, count) values; where lanes write one address, the last lane wins."""
-        item, count = values.dtype.itemsize, values.shape[1]
+    def store(self, addresses, values: np.ndarray, explain, typed=None) -> bool:
+        """Write (lanes, count) values; where lanes write one address, the last lane wins. Returns whether anything changed."""
+        item, count, changed = values.dtype.itemsize, values.shape[1], False
         for buffer, offsets, where in self._locate(addresses, item, count, typed, explain, False):
             if not buffer.bytes.flags.writeable:
                 raise OutOfBounds(explain(0, f"{buffer.name}, which may only be read"))
             if buffer.misalignment % item == 0:
                 view = buffer.bytes[: len(buffer.bytes) // item * item].view(values.dtype)
-                view[(offsets // item)[:, None] + np.arange(count)] = values[where]
+                changed |= _put(view, (offsets // item)[:, None] + np.arange(count), values[where])
             else:
                 raw = np.ascontiguousarray(values[where]).view(np.uint8)
-                buffer.bytes[offsets[:, None] + np.arange(item * count)] = raw
+                changed |= _put(buffer.bytes, offsets[:, None] + np.arange(item * count), raw)
+        return changed
 
 
 class Rows:
@@ -155,9 +156,16 @@ class Rows:
     def load(self, places, dtype, count: int) -> np.ndarray:
         return self.bytes.view(dtype)[(places // np.dtype(dtype).itemsize)[:, None] + np.arange(count)]
 
-    def store(self, places, values) -> None:
+    def store(self, places, values) -> bool:
+        """Write (lanes, count) values. Returns whether anything changed."""
         view = self.bytes.view(values.dtype)
-        view[(places // values.dtype.itemsize)[:, None] + np.arange(values.shape[1])] = values
+        return _put(view, (places // values.dtype.itemsize)[:, None] + np.arange(values.shape[1]), values)
+
+
+def _put(memory: np.ndarray, places: np.ndarray, values: np.ndarray) -> bool:
+    changed = not np.array_equal(memory[places], values)
+    memory[places] = values
+    return changed
 
 
 def check_aligned(addresses, size: int, explain) -> None:

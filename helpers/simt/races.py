@@ -50,7 +50,7 @@ class RaceChecker:
 
     def _unordered(self, lanes, earlier):
         """Whether another lane's earlier access is ordered by nothing before this one."""
-        if earlier.max() == NOBODY:
+        if not (earlier != NOBODY).any():
             return np.zeros(len(lanes), bool)
         others, times = _lane(earlier), earlier >> LANE_BITS + INSTRUCTION_BITS
         same_warp = others // WARP == lanes // WARP
