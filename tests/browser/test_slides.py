@@ -51,7 +51,7 @@ def number(page):
     return tuple(map(int, re.search(r"(\d+) / (\d+)", page.inner_text("nav")).groups()))
 
 
-@pytest.mark.parametrize("lesson", ["07_occupancy", "10_shared_memory"])
+@pytest.mark.parametrize("lesson", ["06_matmul", "07_occupancy"])
 def test_every_slide_shows_whole_on_a_projector(opened, lesson):
     page = opened(lesson)
     seen = page.evaluate(SEEN)
