@@ -5,7 +5,8 @@ shuffled (reproducible) order, so that a kernel whose result depends on the orde
 its own module's names (`np`, `math`, ...) into the module or notebook of each kernel, where they hide missing imports;
 they are taken out again. Triton offers no switch for any of this, so this is the one place that reaches into it;
 `tests/test_interpreter.py` watches over it.
-Accesses outside of the kernel's tensors are stopped (`interpreter_bounds`).
+Accesses outside of the kernel's tensors are stopped (`interpreter_bounds`), and errors name the reader's line
+(`interpreter_errors`).
 Its bfloat16 is mended too: it rounds towards zero, loses subnormals, and multiplies raw bits in `tl.dot`.
 """
 
@@ -17,7 +18,7 @@ import warnings
 import numpy as np
 import torch
 
-from helpers import interpreter_bounds
+from helpers import interpreter_bounds, interpreter_errors
 
 _SEED = 20
 
@@ -73,6 +74,7 @@ def prepare() -> None:
     interpreter_bounds.watch(builder, interpreter.GridExecutor)
     _patch_once_a_launch(interpreter)
     _take_turns(interpreter.GridExecutor)
+    interpreter_errors.shorten(interpreter.GridExecutor, interpreter.InterpreterError)
 
 
 def _patch_once_a_launch(interpreter) -> None:

@@ -1,6 +1,7 @@
 """What notebooks call: tables, listings, widgets, exercises, the store's marks; and evidence and comparison behind them."""
 
 import ast
+import math
 
 import nbformat
 import pandas as pd
@@ -190,6 +191,67 @@ def test_a_check_has_the_same_numbers_every_time_and_leaves_the_readers_alone(mo
     assert torch.rand(2).tolist() == expected
     check("99_toy.1", 1)
     assert seen[0] == seen[1]
+
+
+SOFTMAX_OF_ROWS = """@triton.jit
+def k(x_ptr, y_ptr, n_rows, n_cols, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
+    cols = tl.arange(0, BLOCK)[None, :]
+    mask = (rows < n_rows) & (cols < n_cols)
+    x = tl.load(x_ptr + rows * n_cols + cols, mask=mask, other=-float("inf"))
+    e = tl.exp(x - LARGEST)
+    tl.store(y_ptr + rows * n_cols + cols, e / tl.sum(e, axis=1)[:, None], mask=mask)
+"""
+
+
+def test_softmax_exercise_wants_the_maximum_taken_off(capsys):
+    check("04_softmax.1", kernel_of(SOFTMAX_OF_ROWS.replace("LARGEST", "tl.max(x, axis=1)[:, None]")))
+    assert capsys.readouterr().out == "Exercise 04_softmax.1: OK\n"
+    with pytest.raises(AssertionError, match="NaN; the largest number of all is 200"):
+        check("04_softmax.1", kernel_of(SOFTMAX_OF_ROWS.replace("LARGEST", "0")))
+
+
+def test_merging_softmax_parts_must_not_overflow():
+    def merge(m, s, n, t):  # right on paper
+        return max(m, n), (s * math.exp(m) + t * math.exp(n)) / math.exp(max(m, n))
+
+    with pytest.raises(OverflowError):
+        check("04_softmax.2", merge)
+
+
+ROW_MAX = """@triton.jit
+def k(x_ptr, out_ptr, n_cols, TILE: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    partial = tl.full((TILE,), -float("inf"), tl.float32)
+    for start in range(0, n_cols, TILE):
+        cols = start + tl.arange(0, TILE)
+        x = tl.load(x_ptr + ROW + cols, mask=cols < n_cols, other=OTHER)
+        partial = STEP
+    tl.store(OUT + row, tl.max(partial, axis=0))
+"""
+RIGHT = {"ROW": "row * n_cols", "OTHER": '-float("inf")', "STEP": "tl.maximum(partial, x)", "OUT": "out_ptr"}
+
+
+@pytest.mark.parametrize("wrong, hint", [
+    ({"OTHER": "0.0"}, "columns past the end"), ({"ROW": "0"}, "where does `row` enter the address"),
+    ({"STEP": "x"}, "some columns were left out"), ({"OUT": "x_ptr"}, "All of the output is NaN, as it was before"),
+])
+def test_row_max_exercise_hints_at_the_mistake(wrong, hint, capsys):
+    def answer(parts):
+        source = ROW_MAX
+        for hole, text in parts.items():
+            source = source.replace(hole, text)
+        return kernel_of(source)
+
+    check("05_row_sum.1", answer(RIGHT))
+    assert capsys.readouterr().out == "Exercise 05_row_sum.1: OK\n"
+    with pytest.raises(AssertionError, match=hint):
+        check("05_row_sum.1", answer(RIGHT | wrong))
+
+
+def test_a_part_of_an_answer_is_started():
+    with pytest.raises(AssertionError, match="warp and lane are right"):
+        check("02_sm_and_warps.1", lambda t, n: (t // 32, t % 32, ...))
 
 
 @pytest.mark.parametrize("id, wrong", [

@@ -18,10 +18,14 @@ def _(kernel):
         if (out == -math.inf).all():  # what the skeleton stores: no element was looked at
             raise NotStarted
         expected = x.amax(1)
-        assert torch.equal(out, expected), (
-            f"{n_rows} × {n_cols}: got {out.tolist()[:3]}, expected {expected.tolist()[:3]}; "
-            "what do the lanes past the end contribute?"
-        )
+        hint = ""
+        if (out == 0).any():
+            hint = "; what do the columns past the end contribute?"
+        elif n_rows > 1 and (out == out[0]).all():
+            hint = "; all rows give the same: where does `row` enter the address?"
+        elif (out <= expected).all():
+            hint = "; some columns were left out: does tl.maximum take partial and the tile, number by number?"
+        assert torch.equal(out, expected), f"{n_rows} × {n_cols}: got {out.tolist()[:3]}, expected {expected.tolist()[:3]}{hint}"
 
 
 @exercise("05_row_sum.2")

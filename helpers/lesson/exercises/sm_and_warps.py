@@ -6,12 +6,14 @@ from helpers.simt.scheduler import Instruction, schedule
 
 @exercise("02_sm_and_warps.1")
 def _(place):
-    if any(part is ... for part in place(0, 4)):
+    if all(part is ... for part in place(0, 4)):
         raise NotStarted
     for t, n_warps in ((0, 4), (31, 4), (32, 4), (517, 32), (100, 8), (255, 8), (1023, 32)):
         warp, lane, sharing = place(t, n_warps)
         assert (warp, lane) == (t // 32, t % 32), f"thread {t} is lane {t % 32} of warp {t // 32}, you say {lane} of {warp}"
-        assert isinstance(sharing, list | tuple | range | set), f"sharing must be a list of warps, got {sharing!r}"
+        assert isinstance(sharing, list | tuple | range | set), (
+            f"warp and lane are right; sharing must be a list of warps, got {sharing!r}"
+        )
         expected = [w for w in range(n_warps) if w % 4 == warp % 4]
         assert sorted(sharing) in (expected, [w for w in expected if w != warp]), (
             f"with {n_warps} warps, warp {warp} shares its scheduler with {expected}, you say {sorted(sharing)}"
