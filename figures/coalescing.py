@@ -153,7 +153,7 @@ def show_offset(data, sectors, evidence="") -> Picture:
     fig, ax = new(7.2, 3.4)
     draw_offset(ax, data, sectors)
     worst = min(misaligned(offset_shares(rows)).median() for _, rows in data.groupby("variant"))
-    ax.set_title(f"A misaligned copy keeps {worst:.0%} of the bandwidth, not 80 %")
+    ax.set_title(f"A misaligned copy keeps {worst:.0%} of the bandwidth, not 80%")
     return Picture(fig, offset_alt(data), evidence)
 
 

@@ -7,6 +7,13 @@ from helpers.specs import gpu, products
 
 K_COLOURS = {1: SERIES[0], 8: SERIES[5], 64: SERIES[2], 512: SERIES[1], 2048: "#222222"}
 K_MARKERS = dict(zip(K_COLOURS, MARKERS, strict=False))
+NAMES = {"plain loads": "one element, plain loads", "one element": "one element, loaded early",
+         "one element, shares as needed": "loaded early, shares as needed", "four elements": "four elements, loaded early"}
+
+
+def named(variant: str) -> str:
+    """What a reader should know of a variant without having read its kernel: how many elements, loaded when."""
+    return NAMES.get(variant, variant)
 
 
 def warps_axis(ax, most: int) -> None:
@@ -103,7 +110,7 @@ def mark_published(ax, published) -> None:
 
 def prediction_alt(name: str, machine: Machine, most: int, variant: str, ks=tuple(K_COLOURS)) -> str:
     parts = [f"k = {k}: " + ", ".join(f"{fraction_of_peak(machine, k, m, variant):.0%} at {m}" for m in (1, 4, most)) for k in ks]
-    return f"Predicted share of the FP32 peak of the {name} over warps per SMSP, {variant}. {'; '.join(parts)}."
+    return f"Predicted share of the FP32 peak of the {name} over warps per SMSP, {named(variant)}. {'; '.join(parts)}."
 
 
 def show_prediction(name: str = "RTX 5090", variant: str = "one element", published=None) -> Picture:
@@ -148,12 +155,12 @@ def fma_chain_alt(table, machine: Machine, ks=tuple(K_COLOURS), variant="one ele
         line = shares(table, machine, variant, k)
         parts.append(f"k = {k}: " + ", ".join(f"{line[m]:.0%} at {m}" for m in (1, 4, 5, 8, 16) if m in line))
     of_variant = table[table["variant"] == variant]
-    return f"Share of the FP32 peak over warps per SMSP, {variant}. {'; '.join(parts)}. {placement_in_words(of_variant)}"
+    return f"Share of the FP32 peak over warps per SMSP, {named(variant)}. {'; '.join(parts)}. {placement_in_words(of_variant)}"
 
 
 def fma_chain_title(table, machine: Machine, rows=None, ks=tuple(K_COLOURS), variant="one element") -> str:
     best = max(shares(table, machine, variant, k).get(4, 0) for k in ks)
-    title = f"{variant}: {best:.0%} of the peak at four warps"
+    title = f"{named(variant).removeprefix('one element, ').capitalize()}: {best:.0%} of the peak at four warps"
     if rows is None:
         return title
     return f"{title}; model (dashed) off by {median_error(rows[(rows['variant'] == variant) & rows['k'].isin(list(ks))]):.0%}"
@@ -181,7 +188,7 @@ def draw_variants(ax, table, machine: Machine, k: int, variants):
     for variant in drawn:
         line = shares(table, machine, variant, k)
         colour, marker, style = LOOKS[variant]
-        ax.plot(line.keys(), [100 * s for s in line.values()], marker=marker, color=colour, linestyle=style, label=variant)
+        ax.plot(line.keys(), [100 * s for s in line.values()], marker=marker, color=colour, linestyle=style, label=named(variant))
     share_axis(ax, int(table[table["variant"].isin(drawn)]["warps_per_smsp"].max()))
     ax.legend(loc="lower right")
     return ax
@@ -192,7 +199,7 @@ def variants_alt(table, machine: Machine, k: int, variants) -> str:
     for variant in variants:
         line = shares(table, machine, variant, k)
         if line:
-            parts.append(f"{variant}: " + ", ".join(f"{line[m]:.0%} at {m}" for m in (1, 4, 5, 6, 8) if m in line))
+            parts.append(f"{named(variant)}: " + ", ".join(f"{line[m]:.0%} at {m}" for m in (1, 4, 5, 6, 8) if m in line))
     return f"Share of the FP32 peak over warps per SMSP with k = {k}. {'; '.join(parts)}."
 
 

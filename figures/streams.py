@@ -8,7 +8,7 @@ from helpers.timeline import Span, schedule, served_in_turn
 
 SCHEDULE_CONTROLS = {
     "chunks": ([1, 2, 4, 8, 16], 4), "copy_ms": ([2, 5, 8, 12], 8), "kernel_ms": ([2, 6, 10, 16], 10),
-    "copy_back_ms": ([0, 4, 8], 0), "copy_engines": [1, 2],
+    "copy_back_ms": ([0, 4, 8], 8), "copy_engines": [1, 2],  # so that a second engine has something to do
 }
 TIMELINE_CONTROLS = {"chunks": ([1, 2, 4, 8, 16], 4), "kernel": ["longer", "shorter"]}
 ROWS = ("copy in", "kernel", "copy out")

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from figures import memory, placement, sm, working_sets
+from figures import memory, placement, sm, style, working_sets
 from figures.style import Picture
 from helpers import facts, results, specs
 from helpers.lesson import sweep
@@ -92,7 +92,7 @@ def test_pictures_say_what_they_show(name):
 @pytest.fixture
 def unrendered(monkeypatch):
     """Everything is drawn but nothing rendered, which takes most of the time."""
-    monkeypatch.setattr(Figure, "savefig", lambda fig, file, **options: file.write(b"not rendered"))
+    monkeypatch.setattr(style, "_png", lambda fig: b"not rendered")
 
 
 def drawn(draw, *arguments):

@@ -42,4 +42,4 @@ def _(used_share):
     real = tuple(load.bytes / (32 * load.sectors) for load in loads)
     assert isinstance(answer, tuple | list) and len(answer) == 2, f"two shares are asked for, (interleaved, planes), got {answer!r}"
     for what, said, counted in zip(("interleaved", "planes"), answer, real, strict=True):
-        assert abs(said - counted) < 0.004, f"{what}: counted {counted:.3f} of the moved bytes, you say {said:.3f}"
+        assert abs(said - counted) < 0.002, f"{what}: counted {counted:.3f} of the moved bytes, you say {said:.3f}"
