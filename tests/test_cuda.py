@@ -322,6 +322,27 @@ def test_arguments_that_do_not_fit_the_parameters():
         kernel[1, 32](x, y, x, 4)
 
 
+def test_numbers_of_every_size():
+    """C++'s bool, char and short, and numpy's numbers; structures are refused."""
+    source = """struct S { int a, b; };
+    extern "C" __global__ void small(float* y, bool on, signed char c, short s, unsigned char u, unsigned n, double d) { *y = on ? c + s + u + n + d : -1; }
+    extern "C" __global__ void whole(float* y, S s) { *y = s.a; }"""
+    y = torch.zeros(1, device=mode.device())
+    for on, c, s, u, n, d in ((True, -3, -30000, 200, 2**20, 0.5), (np.bool_(True), np.int8(-3), np.int16(-30000), np.uint8(200), np.uint32(2**20), np.float32(0.5)),
+                              (1, -3, -30000, 200, np.int64(2**20), np.float64(0.5))):
+        CudaKernel(source, "small")[1, 1](y, on, c, s, u, n, d)
+        assert y.item() == -3 - 30000 + 200 + 2**20 + 0.5
+    CudaKernel(source, "small")[1, 1](y, False, 1, 2, 3, 4, 5.0)
+    assert y.item() == -1
+    for bad, sentence in ((300, "8-bit integer, 300 does not fit"), (1.0, "parameter 2 is b8, got float 1.0; it takes a whole number")):
+        with pytest.raises(TypeError, match=sentence):
+            CudaKernel(source, "small")[1, 1](y, True, bad, 2, 3, 4, 5.0)
+    with pytest.raises(TypeError, match="parameter 1 is b32|parameter 5 is b32, got bool True"):
+        CudaKernel(source, "small")[1, 1](y, True, 1, 2, 3, True, 5.0)
+    with pytest.raises(TypeError, match="parameter 1 is a structure"):
+        CudaKernel(source, "whole")[1, 1](y, np.zeros(2, np.int32))
+
+
 def test_wrong_code_is_explained_with_the_readers_line():
     with pytest.raises(nvrtc.CompileError, match=r"cell.cu\(5\)"):
         CudaKernel(SCALE.replace("factor *", "faktor *"), "scale").compiled()

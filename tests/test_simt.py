@@ -389,12 +389,20 @@ def test_wrong_types():
         ([1, x, x, 64], "argument 0 .* is a pointer and needs an array, got int 1"),
         ([x, x, x, 64.0], "argument 3 .* whole number, got float 64.0"), ([x, x, x, True], "got bool True"),
         ([x, x, x, 2**64], "does not fit into 64 bits"), ([x, x, x, "64"], "got str"), ([x, x, x[::-1], 64], "strides"),
-        ([torch.empty(64, device="meta"), x, x, 64], "is on meta"),
+        ([torch.empty(64, device="meta"), x, x, 64], "is on meta"), ([x.astype(">f4"), x, x, 64], "argument 0 is an array of >f4.*byte order"),
+        ([x.astype(object), x, x, 64], "array of object"), ([np.array(["a"] * 64), x, x, 64], "array of <U1"),
+        ([torch.ones(64).to_sparse(), x, x, 64], "argument 0 is a tensor .*sparse_coo.*to_dense"),
+        ([torch.ones(64, dtype=torch.complex64).conj().imag, x, x, 64], "resolve_neg"), ([[1.0] * 10**6, x, x, 64], r"got list \[1.0, .{9,40}\]$"),
+        (x, "args must be a list of arrays and numbers, got ndarray"), (None, "args must be a list .* got NoneType"),
     ]:
         with pytest.raises(TypeError, match=sentence):
             simt.run(add, 2, 32, args)
     with pytest.raises(simt.WrongType, match="argument 0 as float32, but it is an array of float64"):
         run(VEC_ADD, [np.ones(64), x, x, 64], 2, 32, "vec_add")
+    for dtype, name in ((torch.bfloat16, "bfloat16"), (torch.float16, "float16")):
+        with pytest.raises(simt.WrongType, match=f"argument 0 as float32, but it is an array of {name}"):
+            run(VEC_ADD, [torch.ones(128, dtype=dtype), x, x, 64], 2, 32, "vec_add")
+    run(VEC_ADD, [torch.ones(32, dtype=torch.complex64), x, x.view(np.complex64), 64], 2, 32, "vec_add")  # pairs of floats
     with pytest.raises(simt.WrongType, match="argument 1 as float32, but it is an array of int32"):
         run(VEC_ADD, [x, np.ones(64, np.int32), x, 64], 2, 32, "vec_add")
 
@@ -403,13 +411,28 @@ def test_wrong_launches():
     add, args = compile_cuda("vec_add.cu", "vec_add"), [ones(64), ones(64), ones(64), 64]
     for grid, block, kw, sentence in [(1, 1025, {}, "1024"), (-1, 32, {}, "grid"), (2**30, 32, {}, "hours"),
                                       (1, 32, {"shared_bytes": 2**20}, "shared_bytes"), (1, 32, {"trace": 7}, "trace"),
-                                      (1, 32, {"trace": (1, 0)}, "trace")]:
+                                      (1, 32, {"trace": (1, 0)}, "trace"), (1, 32, {"races": "raport"}, "races must be"),
+                                      (1, 32, {"limit": 0}, "limit"), (1, 32, {"limit": None}, "limit"),
+                                      (1, 32, {"shared_bytes": 99 * 1024 + 1}, "sm_120 grants at most 101376")]:
         with pytest.raises(ValueError, match=sentence):
             simt.run(add, grid, block, args, **kw)
+    simt.run(compile_cuda("vec_add.cu", "vec_add", "sm_90"), 1, 32, args, shared_bytes=227 * 1024)
+    declares = compile_cuda(KERNEL % ("float* x", "__shared__ float s[9999]; s[t] = x[t]; __syncthreads(); x[t] = s[t ^ 1];"), "k")
+    with pytest.raises(ValueError, match="declared: 40000, shared_bytes: 65536"):
+        simt.run(declares, 1, 32, args[:1], shared_bytes=2**16)
+    bounded = compile_cuda('extern "C" __global__ void __launch_bounds__(64) k(float* x) { x[threadIdx.x] = 2; }', "k")
+    with pytest.raises(ValueError, match=r"at most 64 threads \(__launch_bounds__\), got \(16, 5, 1\): a GPU refuses"):
+        simt.run(bounded, 1, (16, 5), args[:1])
+    simt.run(bounded, 1, 64, args[:1])
+    assert (args[0] == 2).all()
     with pytest.raises(TypeError, match="PTX text or a compiled kernel"):
         simt.run(7, 1, 32, args)
     with pytest.raises(simt.SimtError, match="no kernel 'other'"):
         simt.run(add, 1, 32, args, kernel="other")
+    for text, sentence in (("", "this text has no kernel"), (VEC_ADD, "this text has no kernel"),
+                           (add.ptx[:900], r"PTX line 21: the text ends before the brace closes that opens here")):
+        with pytest.raises(simt.SimtError, match=sentence):
+            simt.run(text, 1, 32, args)
 
 
 def test_unknown_instructions_stop_the_run_before_it_starts():

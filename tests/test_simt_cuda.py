@@ -130,6 +130,59 @@ def test_half_precision(run):
     assert (z[0] == exact).all() and (z[1] == np.where(short > short[::-1], b, b[::-1])).all()
 
 
+def test_pairs_of_halves_are_compared(run):
+    x, z = RNG.integers(-3, 3, (2, 64)).astype(np.float16)
+    x[5], y, mask = np.nan, np.zeros((2, 64), np.float16), np.zeros(64, np.uint16)
+    run("const half2* x, const half2* z, half2* y, unsigned* mask", "y[t] = __hgt2(x[t], z[t]); y[32 + t] = __hneu2(x[t], z[t]);"
+        "mask[t] = __hle2_mask(x[t], z[t]);", [x, z, y, mask], before="#include <cuda_fp16.h>")
+    assert (y == [x > z, x != z]).all() and (mask == np.where(x <= z, 0xFFFF, 0)).all()
+
+
+def test_bfloat16_converts_and_compares(run):
+    x = torch.tensor([1.5, -2.75, 300, 1e9, float("nan"), float("-inf"), -0.0, 0.5] * 4).bfloat16()
+    whole, d = RNG.integers(-2**62, 2**62, 32), RNG.standard_normal(32) * 1e-3
+    y, z = np.zeros((3, 32), np.int32), torch.zeros(6, 32).bfloat16()
+    run("const __nv_bfloat16* x, const long long* w, const double* d, int* y, __nv_bfloat16* z", """__nv_bfloat16 v = x[t]; y[t] = (int)v;
+        y[32 + t] = v > (__nv_bfloat16)1.f; y[64 + t] = __hisnan(v); z[t] = hfloor(v); z[32 + t] = __ll2bfloat16_rn(w[t]);
+        z[64 + t] = __double2bfloat16(d[t]); z[96 + t] = __float2bfloat16_rz(d[t]); z[128 + t] = __float2bfloat16_rd(d[t]);
+        z[160 + t] = __float2bfloat16_ru(d[t]);""", [x, whole, d, y, z], before="#include <cuda_bf16.h>")
+    wide, exactly = x.float().numpy(), d.astype(np.float32).astype(np.float64)
+    whole_part = np.nan_to_num(np.clip(np.trunc(wide), -2.0**31, 2.0**31 - 1), nan=0)
+    assert (y == [whole_part.astype(np.int64), wide > 1, np.isnan(wide)]).all()
+    assert np.array_equal(z[0].float(), np.floor(wide), equal_nan=True)
+    assert (z[1].double().numpy() == torch.from_numpy(whole.astype(np.float64)).bfloat16().double().numpy()).all()
+    assert (z[2] == torch.from_numpy(d).bfloat16()).all()
+    down, up = z[4].double().numpy(), z[5].double().numpy()
+    assert (down < exactly).all() and (exactly < up).all() and (up - down <= 2.0**-7 * np.abs(exactly)).all()
+    assert (z[3].double().numpy() == np.where(d > 0, down, up)).all()
+
+
+def test_dot_products_of_bytes(run):
+    p, q = RNG.integers(-2**31, 2**31, (2, 32)).astype(np.int32)
+    y = np.zeros((4, 32), np.int32)
+    run("const int* a, const int* b, int* y", "int p = a[t], q = b[t]; y[t] = __dp4a(p, q, t); y[32 + t] = __dp4a((unsigned)p, (unsigned)q, 7u);"
+        "y[64 + t] = __dp2a_lo(p, q, 5); y[96 + t] = __dp2a_hi((unsigned)p, (unsigned)q, 3u);", [p, q, y])
+    bytes_p, bytes_q, halves = (v.view(dtype).reshape(32, -1).astype(int) for v, dtype in ((p, np.int8), (q, np.int8), (p, np.int16)))
+    positive_p, positive_q = bytes_p & 255, bytes_q & 255
+    assert (y == [(bytes_p * bytes_q).sum(1) + LANE, (positive_p * positive_q).sum(1) + 7, (halves * bytes_q[:, :2]).sum(1) + 5,
+                  ((halves & 65535) * positive_q[:, 2:]).sum(1) + 3]).all()
+
+
+def test_arrays_that_hold_addresses(run):
+    y = np.zeros(32, np.float32)
+    before = """__device__ int seven = 7; __device__ int* where = &seven; __constant__ const char* names[2] = {"even", "odd"};
+        __device__ float table[3] = {1.5f, 2.5f, -1.f}; struct S { int a; float* p; }; __device__ S pairs[2] = {{4, table + 2}, {9, table}};"""
+    report = run("float* y", 'y[t] = *where + *pairs[t & 1].p + pairs[t & 1].a; if (t < 2) printf("%s ", names[t]);', [y], before=before)
+    assert y[:2].tolist() == [10, 17.5] and report.printed == "even odd "
+
+
+def test_clocks_move_within_a_block_of_code(run):
+    y = np.zeros((2, 32), np.int64)
+    run("long long* y, float f", "long long a = clock64(); int b = clock(); f = f * f + 1; f = f * f + 2; y[t] = clock64() - a + (f == 77);"
+        "y[32 + t] = clock() - b;", [y, 1.5])
+    assert (y > 0).all() and (y < 30).all()
+
+
 def test_a_contended_counter_is_quick(run):
     c = np.zeros(2, np.int32)
     report = run("int* c, int n", "if (t < n) { atomicAdd(c, 1); if (atomicAdd(c + 1, 1) == n) c[0] = 0; }", [c, 100_000], 391, 256)
@@ -218,7 +271,7 @@ def test_warps_that_wait_for_each_other(run):
     run("int* c", "if (threadIdx.x == 0) { while (atomicCAS(c, 0, 1)); volatile int* v = c + 1; *v = *v + 1; __threadfence(); atomicExch(c, 0); }",
         [c], 12)
     assert c.tolist() == [0, 12]
-    with pytest.raises(simt.TooLong, match=r"Thread .* still runs after .* of its warp waits where their paths meet.*lock"):
+    with pytest.raises(simt.TooLong, match=r"Thread .* is in an endless loop.* of its warp waits where their paths meet.*lock"):
         run("int* c", "while (atomicCAS(c, 0, 1)); c[1]++; atomicExch(c, 0);", [c], limit=3000)
 
 

@@ -13,7 +13,7 @@ MAX_THREADS = 1024
 MAX_BLOCK = (1024, 1024, 64)
 MAX_GRID = (2**31 - 1, 65535, 65535)
 MAX_SHARED = 48 * 1024  # bytes of a block, declared and asked for at the launch, that every GPU grants without opting in
-NUMBERS = {"b32": np.int32, "b64": np.int64, "f32": np.float32, "f64": np.float64}
+NUMBERS = {"b8": np.int8, "b16": np.int16, "b32": np.int32, "b64": np.int64, "f32": np.float32, "f64": np.float64}
 
 
 class CudaKernel:
@@ -159,21 +159,26 @@ def as_parameters(kernel: CudaKernel, args) -> list:
     types = kernel.parameters
     if len(types) != len(args):
         raise TypeError(f"{kernel.name} takes {len(types)} arguments, got {len(args)}")
-    values = []
-    for i, (kind, value) in enumerate(zip(types, args, strict=True)):
-        if isinstance(value, torch.Tensor):
-            if kind != "b64":
-                raise TypeError(f"{kernel.name}: parameter {i} is a number ({kind}), got a tensor")
-            values.append(value.data_ptr())
-        elif type(value) is not (int if kind[0] == "b" else float):
-            got = f"{type(value).__name__} {value!r}" if isinstance(value, numbers.Number) else type(value).__name__
-            needed = {"b64": "a tensor or a whole number", "b32": "a whole number"}.get(kind, "a float, such as 1.0")
-            raise TypeError(f"{kernel.name}: parameter {i} is {kind}, got {got}; it takes {needed}")
-        elif kind[0] == "b":
-            bits = int(kind[1:])
-            if not -(2 ** (bits - 1)) <= value < 2**bits:
-                raise TypeError(f"{kernel.name}: parameter {i} is a {bits}-bit integer, {value} does not fit")
-            values.append(NUMBERS[kind](value if value < 2 ** (bits - 1) else value - 2**bits))
-        else:
-            values.append(NUMBERS[kind](value))
-    return values
+    return [_parameter(f"{kernel.name}: parameter {i}", kind, value) for i, (kind, value) in enumerate(zip(types, args, strict=True))]
+
+
+def _parameter(which: str, kind: str, value):
+    """One argument as the type that the driver needs."""
+    if kind not in NUMBERS:
+        raise TypeError(f"{which} is a structure, which cannot be passed to this launch: pass its members, or a tensor that holds it")
+    if isinstance(value, torch.Tensor):
+        if kind != "b64":
+            raise TypeError(f"{which} is a number ({kind}), got a tensor")
+        return value.data_ptr()
+    if kind == "b8" and isinstance(value, bool | np.bool_):  # C++ has its bool in a byte
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int | np.integer if kind[0] == "b" else float | np.floating):
+        got = f"{type(value).__name__} {value!r}" if isinstance(value, numbers.Number) else type(value).__name__
+        needed = "a tensor or a whole number" if kind == "b64" else "a whole number" if kind[0] == "b" else "a float, such as 1.0"
+        raise TypeError(f"{which} is {kind}, got {got}; it takes {needed}")
+    if kind[0] == "f":
+        return NUMBERS[kind](value)
+    bits = int(kind[1:])
+    if not -(2 ** (bits - 1)) <= value < 2**bits:
+        raise TypeError(f"{which} is a {bits}-bit integer, {value} does not fit")
+    return NUMBERS[kind](int(value) if value < 2 ** (bits - 1) else int(value) - 2**bits)

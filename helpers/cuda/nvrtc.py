@@ -97,7 +97,8 @@ def cubin_of(source, kernel_name: str, capability: int, options=()) -> bytes:
 
 
 def parameter_types(ptx: str) -> list[str]:
-    """PTX types of a kernel's parameters, in order: "b64" for pointers and 64-bit integers, "b32", "f32", ..."""
+    """PTX types of a kernel's parameters, in order: "b64" for pointers and 64-bit integers, "b32", "f32", ...; "align" for
+    structures by value, whose declaration begins with their alignment."""
     header = re.search(r"\.entry\s+\w+\s*\((.*?)\)", ptx, flags=re.S).group(1)
     return [kind.replace("u", "b").replace("s", "b") for kind in re.findall(r"\.param\s+\.(\w+)", header)]
 

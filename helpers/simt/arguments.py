@@ -1,6 +1,7 @@
 """Arguments of a launch, checked against the kernel's parameters as far as PTX tells what those are."""
 
 import numbers
+import reprlib
 
 import numpy as np
 
@@ -31,7 +32,7 @@ def bind(kernel, args, device: memory.Global) -> list[np.ndarray]:
             bound.append(np.array([address], np.uint64).view(np.uint8))
         elif role == "pointer" and not (kernel.from_triton and number >= len(params) - 2 and value == 0):
             raise TypeError(f"{kernel.name}: {name} ({param.name}) is a pointer and needs an array, got "
-                            f"{type(value).__name__} {value!r}")
+                            f"{type(value).__name__} {reprlib.repr(value)}")
         else:
             bound.append(_number(kernel.name, name, param, value))
     return bound
@@ -46,24 +47,34 @@ def _buffer(name: str, value) -> memory.Buffer:
     if not isinstance(value, np.ndarray):
         if value.device.type != "cpu":
             raise TypeError(f"{name} is on {value.device}; the SIMT machine runs on CPU tensors")
+        if str(value.layout) != "torch.strided" or value.is_conj() or value.is_neg():
+            raise TypeError(f"{name} is a tensor whose values do not lie in memory as they are ({value.layout}); pass a copy in which "
+                            "they do: .to_dense(), .resolve_conj(), .resolve_neg()")
         flat = value.detach().as_strided((_extent(value.shape, value.stride()),), (1,))
         offset = value.storage_offset() * value.element_size()
         import torch
 
         raw = flat.view(torch.uint8).numpy() if flat.numel() else np.empty(0, np.uint8)
-        claims = None if value.dtype == torch.bfloat16 else np.dtype(str(value.dtype).removeprefix("torch."))
-        return memory.Buffer(name, raw, claims, offset % 256)
+        kind = str(value.dtype).removeprefix("torch.")
+        claims = memory.BFLOAT16 if kind == "bfloat16" else np.dtype(kind) if kind in np.sctypeDict else None
+        return memory.Buffer(name, raw, _claims(claims), offset % 256)
     if any(stride < 0 or stride % value.itemsize for stride in value.strides):
         raise TypeError(f"{name} has strides {value.strides}; pass a copy")
-    if value.dtype.kind not in "biufV" and value.dtype.itemsize not in (1, 2, 4, 8, 16):
-        raise TypeError(f"{name} is an array of {value.dtype}")
+    if value.dtype.kind not in "biufcV" or not value.dtype.isnative or value.dtype.hasobject:
+        raise TypeError(f"{name} is an array of {value.dtype}, which no kernel can read: pass numbers, or records of them, in the "
+                        "byte order of this machine")
     extent = _extent(value.shape, [s // value.itemsize for s in value.strides])
     flat = np.lib.stride_tricks.as_strided(value, (extent,), (value.itemsize,), writeable=value.flags.writeable)
     owner = value
     while isinstance(owner.base, np.ndarray):
         owner = owner.base
     offset = value.ctypes.data - owner.ctypes.data if extent else 0
-    return memory.Buffer(name, flat.view(np.uint8), value.dtype if value.dtype.kind in "biuf" else None, offset % 256)
+    return memory.Buffer(name, flat.view(np.uint8), _claims(value.dtype), offset % 256)
+
+
+def _claims(dtype):
+    """What an array is known to hold: numbers of a type; of records, complex numbers and the rest nothing is known."""
+    return dtype if dtype is not None and dtype.kind in "biuf" else None
 
 
 def _extent(shape, strides) -> int:
@@ -74,7 +85,7 @@ def _structure(kernel: str, name: str, param, value) -> np.ndarray:
     """A structure passed by value: bytes, or one numpy record or small array that is laid out like it."""
     data = value if isinstance(value, bytes) else value.tobytes() if isinstance(value, np.ndarray | np.generic) else None
     if data is None or len(data) != param.size:
-        got = f"{len(data)} bytes" if data is not None else f"{type(value).__name__} {value!r}"
+        got = f"{len(data)} bytes" if data is not None else f"{type(value).__name__} {reprlib.repr(value)}"
         raise TypeError(f"{kernel}: {name} ({param.name}) is a structure of {param.size} bytes and needs a numpy record or "
                         f"bytes laid out like it, got {got}")
     return np.frombuffer(data, np.uint8)
@@ -83,12 +94,14 @@ def _structure(kernel: str, name: str, param, value) -> np.ndarray:
 def _number(kernel: str, name: str, param, value) -> np.ndarray:
     wanted = f"{kernel}: {name} ({param.name}) is .{param.kind}"
     dtype = np.dtype(TYPES[param.kind])
+    if isinstance(value, bool | np.bool_) and param.size == 1:  # C++ has its bool in a byte
+        value = int(value)
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{wanted}, got {type(value).__name__} {value!r}")
+        raise TypeError(f"{wanted}, got {type(value).__name__} {reprlib.repr(value)}")
     if dtype.kind == "f":
         return np.array([value], dtype).view(np.uint8)
     if not isinstance(value, numbers.Integral):
-        raise TypeError(f"{wanted}, a whole number, got {type(value).__name__} {value!r}")
+        raise TypeError(f"{wanted}, a whole number, got {type(value).__name__} {reprlib.repr(value)}")
     bits = 8 * dtype.itemsize
     if not -(1 << (bits - 1)) <= value < 1 << bits:
         raise TypeError(f"{wanted}, {value} does not fit into {bits} bits")

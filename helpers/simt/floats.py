@@ -216,10 +216,14 @@ def from_bf16(bits: np.ndarray) -> np.ndarray:
     return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
-def double_to_bf16(values: np.ndarray) -> np.ndarray:
-    """float64 (exact, or rounded to odd) to the bits of bfloat16, rounded once to nearest even."""
+def double_to_bf16(values: np.ndarray, rounding: str = "rn") -> np.ndarray:
+    """float64 (exact, or rounded to odd) to the bits of bfloat16, rounded once."""
     short = narrow(values, "rz")
     bits = short.view(np.uint32) | (np.isfinite(short) & (short != values))  # anything below the last bit shows in it
+    if rounding != "rn":
+        away = (bits & np.uint32(0xFFFF) != 0) & (np.signbit(values) if rounding == "rm" else ~np.signbit(values))
+        up = (away & (rounding != "rz")).astype(np.uint32)
+        return np.where(np.isnan(short), 0x7FFF, (bits >> np.uint32(16)) + up).astype(np.uint16)
     return to_bf16(bits.astype(np.uint32).view(np.float32))
 
 

@@ -223,15 +223,28 @@ def _find_bit(instruction, kernel):
     return _apply(instruction, kernel, lambda a: integers.find_bit(a, as_shift), np.uint32, _type(instruction, "us"))
 
 
+def _dot_product(instruction, kernel):
+    """dp4a.atype.btype d, a, b, c and dp2a.{lo,hi}.atype.btype"""
+    *_, left, right = instruction.parts
+    parts, halves = allow(_without_last(instruction), {"lo", "hi"}), instruction.name == "dp2a"
+    if {left, right} - {"u32", "s32"} or len(parts) != halves:
+        raise unknown(instruction)
+    kinds, high = ["i" if kind == "s32" else "u" for kind in (left, right)], "hi" in parts if halves else None
+    result = np.uint32 if kinds == ["u", "u"] else np.int32
+    return _apply(instruction, kernel, lambda a, b, c: integers.dot_product(a, b, c, *kinds, high), result,
+                  np.uint32, np.uint32, result)
+
+
 # ------------------------------------------------------------------------------------------------ predicates
 
 
 def _setp(instruction, kernel):
     """setp.cmp[.bool][.ftz].type p[|q], a, b[, [!]c]"""
     parts = allow(instruction, floats.COMPARISONS, {"and", "or", "xor", "ftz"})
-    dtype = _type(instruction)
+    short = instruction.parts[-1] == "bf16"
+    dtype = np.dtype(np.uint16) if short else _type(instruction)
     name = instruction.parts[1]
-    if dtype.kind != "f" and name not in floats.COMPARE:
+    if not short and dtype.kind != "f" and name not in floats.COMPARE:
         raise unknown(instruction, f"comparison .{name}")
     join = next((f for n, f in (("and", np.logical_and), ("or", np.logical_or), ("xor", np.logical_xor))
                  if n in parts), None)
@@ -244,6 +257,8 @@ def _setp(instruction, kernel):
 
     def step(m, lanes):
         x, y = a(m), b(m)
+        if short:
+            x, y = floats.from_bf16(x), floats.from_bf16(y)
         if "ftz" in parts:
             x, y = floats.flush(x), floats.flush(y)
         true = np.asarray(floats.compare(name, x, y))
@@ -254,8 +269,10 @@ def _setp(instruction, kernel):
 
 
 def _set(instruction, kernel):
-    """set.cmp[.ftz].to.from d, a, b: 1 or all bits where the comparison holds, 0 elsewhere."""
+    """set.cmp[.ftz].to.from d, a, b: 1 or all bits where the comparison holds, 0 elsewhere; of pairs, in each half."""
     *_, to, source = instruction.parts
+    if source in ("f16x2", "bf16x2"):
+        return _set_pairs(instruction, kernel)
     parts = allow(_without_last(instruction), floats.COMPARISONS, {"ftz"})
     name, flush = instruction.parts[1], floats.flush if "ftz" in parts and source == "f32" else np.asarray
     short = source == "bf16"
@@ -266,6 +283,18 @@ def _set(instruction, kernel):
     dtype = np.dtype(np.uint16 if short else TYPES[source])
     return _apply(instruction, kernel, lambda a, b: np.where(floats.compare(name, take(a), take(b)), one, one.dtype.type(0)),
                   one.dtype, dtype, dtype)
+
+
+def _set_pairs(instruction, kernel):
+    *_, to, source = instruction.parts
+    allow(_without_last(instruction), floats.COMPARISONS, {"ftz"})
+    if to not in (source, "u32", "s32"):
+        raise unknown(instruction)
+    take = floats.from_bf16 if source == "bf16x2" else lambda bits: bits.view(np.float16)
+    one = np.uint16({"f16x2": 0x3C00, "bf16x2": 0x3F80}.get(to, 0xFFFF))
+    name = instruction.parts[1]
+    halves = floats.pairwise(lambda a, b: np.where(floats.compare(name, take(a), take(b)), one, np.uint16(0)), np.uint32, np.uint16)
+    return _apply(instruction, kernel, halves, *[np.uint32] * 3)
 
 
 def _selp(instruction, kernel):
@@ -316,15 +345,31 @@ def _cvt(instruction, kernel):
         low_half = half[to[:-2]]
         return _apply(instruction, kernel, lambda high, low: low_half(high).astype(np.uint32) << np.uint32(16)
                       | low_half(low), np.uint32, np.float32, np.float32)
-    if source == "bf16" and to == "f32" and not parts:
-        return _apply(instruction, kernel, floats.from_bf16, np.float32, np.uint16)
+    if to == source == "bf16" and whole is not None and len(parts) == 1:
+        return _apply(instruction, kernel,
+                      lambda v: floats.to_bf16(floats.convert(floats.from_bf16(v), np.float32, whole, True, False)), np.uint16, np.uint16)
+    if source == "bf16" and to in TYPES and to != "pred":  # exactly a float32
+        b = np.dtype(TYPES[to])
+        return _apply(instruction, kernel, lambda v: floats.convert(floats.from_bf16(v), b, rounding, whole is not None, "sat" in parts),
+                      b, np.uint16)
     if to == "bf16" and source == "f32" and parts == {"rn"}:
         return _apply(instruction, kernel, floats.to_bf16, np.uint16, np.float32)
+    if to == "bf16" and source in TYPES and source != "pred" and not parts - ROUND:
+        wide = np.dtype(TYPES[source])
+        return _apply(instruction, kernel, lambda v: floats.double_to_bf16(_as_double(flush(v)), rounding), np.uint16, wide)
     if to not in TYPES or source not in TYPES or "pred" in (to, source):
         raise unknown(instruction)
     a, b = np.dtype(TYPES[to]), np.dtype(TYPES[source])
     return _apply(instruction, kernel,
                   lambda v: floats.convert(flush(v), a, rounding, whole is not None, "sat" in parts), a, b)
+
+
+def _as_double(v):
+    """As float64; what does not fit, whole numbers of 64 bits, rounded to odd."""
+    if v.dtype.kind == "f" or v.dtype.itemsize < 8:
+        return v.astype(np.float64)
+    high, low = v >> v.dtype.type(32), (v & v.dtype.type(0xFFFFFFFF)).astype(np.float64)
+    return floats.odd_sum(high.astype(np.float64) * 2.0**32, low)
 
 
 def _without_last(instruction):
@@ -351,7 +396,7 @@ BUILDERS = {
     "copysign": _float(lambda sign, size: np.copysign(size, sign), 2, nan=False),
     "rcp": _root(floats.reciprocal, np.reciprocal), "sqrt": _root(floats.square_root, np.sqrt),
     **{name: _approximated(name) for name in ("rsqrt", "ex2", "lg2", "sin", "cos", "tanh")},
-    "sad": _integer(integers.absolute_difference, 3),
+    "sad": _integer(integers.absolute_difference, 3), "dp4a": _dot_product, "dp2a": _dot_product,
     "and": _bitwise(np.bitwise_and, 2), "or": _bitwise(np.bitwise_or, 2), "xor": _bitwise(np.bitwise_xor, 2),
     "not": _bitwise(np.invert, 1), "lop3": _lop3, "prmt": _integer(integers.permute_bytes, 3),
     "shl": _integer(integers.shift_left, 2, counts={1}), "shr": _integer(integers.shift_right, 2, counts={1}), "shf": _funnel,

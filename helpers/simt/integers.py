@@ -143,6 +143,15 @@ def insert_bits(a, b, start, length):
     return ((b.astype(np.uint64) & ~mask) | (field & mask)).astype(b.dtype)
 
 
+def dot_product(a, b, c, left: str, right: str, high: bool | None = None):
+    """`dp4a`: c + the sum of four products of bytes; `dp2a`, with `high`: of the halves of a and two bytes of b."""
+    halves = high is not None
+    x = np.ascontiguousarray(a)[..., None].view(f"{left}{2 if halves else 1}").astype(np.int64)
+    y = np.ascontiguousarray(b)[..., None].view(f"{right}1").astype(np.int64)
+    y = y[..., 2:] if high else y[..., :2] if halves else y
+    return ((x * y).sum(axis=-1) + c.astype(np.int64)).astype(c.dtype)
+
+
 def absolute_difference(a, b, c):
     """`sad`: |a - b| + c."""
     return np.where(a < b, b - a, a - b) + c

@@ -60,7 +60,9 @@ class Kernel:
     name: str
     params: list[Parameter]
     source_file: str | None = None
+    target: str | None = None  # "sm_90"
     threads: int | None = None  # that the block must have (.reqntid)
+    most_threads: int | None = None  # that it may have (.maxntid, __launch_bounds__)
     from_triton: bool = False
     registers: dict[str, int] = field(default_factory=dict)  # name -> bytes; 0: predicate
     instructions: list[Instruction] = field(default_factory=list)
@@ -101,4 +103,5 @@ def matching(text: str, start: int) -> int:
         depth += 1 if match.group() == "{" else -1
         if depth == 0:
             return match.start()
-    raise SimtError("unbalanced braces in the PTX")
+    line = text.count("\n", 0, start) + 1
+    raise SimtError(f"PTX line {line}: the text ends before the brace closes that opens here; is it all there?")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from helpers import facts, specs
 from helpers.cuda.launch import checked_block, checked_grid
 from helpers.simt import memory
 from helpers.simt.arguments import bind
@@ -16,7 +17,7 @@ from helpers.simt.report import Count, Report
 
 LANES = 16384  # that run together: enough to make Python's share small, few enough to stay in the cache
 BATCH_BYTES = 64 << 20  # of shared and local memory
-MOST_SHARED = 227 * 1024  # a block's, on the largest GPUs
+MOST_SHARED = 227 * 1024  # bytes of a block, on the GPUs that grant most
 MOST_BLOCKS = 1 << 22
 
 
@@ -48,6 +49,10 @@ def run(ptx, grid, block, args=(), *, shared_bytes: int | None = None, kernel: s
     if not isinstance(text, str):
         raise TypeError(f"run needs PTX text or a compiled kernel, got {type(ptx).__name__}")
     grid, block = checked_grid(grid), checked_block(block)
+    if not isinstance(args, list | tuple):
+        raise TypeError(f"args must be a list of arrays and numbers, got {type(args).__name__}")
+    if races not in (True, False, "report") or isinstance(limit, bool) or not isinstance(limit, numbers.Integral) or limit < 1:
+        raise ValueError(f'races must be True, False or "report" and limit a whole number of at least 1, got {races!r} and {limit!r}')
     code = program(text, kernel)
     launch = Launch(code, grid, block, _dynamic_bytes(code, ptx, shared_bytes), races, uninitialised, trace, limit,
                     early_exit)
@@ -112,8 +117,15 @@ class Launch:
         self.threads = math.prod(self.block)
         if kernel.threads not in (None, self.threads):
             raise ValueError(f"{kernel.name} was compiled for blocks of {kernel.threads} threads, got {self.block}")
+        if kernel.most_threads is not None and self.threads > kernel.most_threads:
+            raise ValueError(f"{kernel.name} was compiled for blocks of at most {kernel.most_threads} threads (__launch_bounds__), "
+                             f"got {self.block}: a GPU refuses this launch")
         static = -(-kernel.shared_bytes // 16) * 16 if self.dynamic_bytes else kernel.shared_bytes
         self.shared_bytes = static + self.dynamic_bytes
+        most = _most_shared(kernel.target)
+        if self.shared_bytes > most:
+            raise ValueError(f"a block of {kernel.name} would have {self.shared_bytes} bytes of shared memory (declared: {static}, "
+                             f"shared_bytes: {self.dynamic_bytes}); {kernel.target} grants at most {most}")
         self.lanes_per_block = -(-self.threads // 32) * 32
         size = max(1, self.shared_bytes + self.lanes_per_block * kernel.local_bytes)
         self.batch = max(1, min(LANES // self.lanes_per_block, BATCH_BYTES // size))
@@ -137,6 +149,11 @@ class Launch:
         sizes = [1 if "8" in i.parts[-1][1:2] else 2 if "16" in i.parts[-1] else 4
                  for i in self.code.kernel.instructions if i.name in ("ld", "st") and "shared" in i.parts]
         return RaceChecker(machine, self.shared_bytes, min(sizes, default=4), self.races != "report", self.found)
+
+
+def _most_shared(target: str | None) -> int:
+    known = target is not None and facts.cc_key(facts.parse_cc(target)) in facts.capabilities()
+    return specs.limits(target).shared_kib_per_block * 1024 if known else MOST_SHARED
 
 
 def _traced(trace, grid, warps: int) -> tuple[int, int]:

@@ -37,6 +37,18 @@ def within_slot(addresses: np.ndarray) -> np.ndarray:
     return addresses - np.uint64(address_of(0)) & np.uint64((1 << SLOT_BITS) - 1)
 
 
+class _Bfloat16:
+    """A type of array that numpy does not have, with what is asked of a dtype here."""
+
+    kind, itemsize = "f", 2
+
+    def __str__(self):
+        return "bfloat16"
+
+
+BFLOAT16 = _Bfloat16()
+
+
 @dataclass
 class Buffer:
     """An array of device memory: a flat uint8 view of it, and what its owner says is in it."""
@@ -183,8 +195,11 @@ def _named(typed: str, size: int) -> str:
 def fits(typed: str, size: int, dtype: np.dtype, reads: bool) -> bool:
     """Whether values used as `typed` ("f32", ..., "int") of `size` bytes may come from or go to an array of `dtype`.
 
-    An array of bytes may hold anything, and whole numbers the bits of floats, of which a part may be read.
+    An array of bytes may hold anything, and whole numbers the bits of floats, of which a part may be read. Those of bfloat16
+    are often taken apart as whole numbers.
     """
+    if dtype is BFLOAT16:
+        return typed == "int"
     return dtype.itemsize in (1, size) or (dtype.kind != "f" and (typed == "int" or reads and dtype.itemsize > size))
 
 

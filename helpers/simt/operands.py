@@ -44,9 +44,11 @@ def symbol_address(kernel: Kernel, name: str) -> int | None:
     for table in (kernel.shared, kernel.local):
         if name in table:
             return table[name]
-    if name in kernel.constants:
-        return address_of(CONSTANT_SLOT + list(kernel.constants).index(name))
-    return None
+    return constant_address(kernel, name) if name in kernel.constants else None
+
+
+def constant_address(kernel: Kernel, name: str) -> int:
+    return address_of(CONSTANT_SLOT + list(kernel.constants).index(name))
 
 
 def reader(instruction: Instruction, kernel: Kernel, text: str, dtype):

@@ -8,6 +8,9 @@ from pathlib import PurePosixPath
 from helpers.simt.body import Body
 from helpers.simt.faults import SimtError, UnknownInstruction
 from helpers.simt.kernel import SIZES, Kernel, Parameter, array, matching
+from helpers.simt.operands import constant_address
+
+ADDRESS = re.compile(r"(?:generic\(\s*([\w$]+)\s*\)|([a-zA-Z_$][\w$]*))(?:\s*\+\s*(\d+))?")  # generic(name)+8
 
 
 def parse(ptx: str, name: str | None = None) -> Kernel:
@@ -16,18 +19,24 @@ def parse(ptx: str, name: str | None = None) -> Kernel:
     names = [e.group(1) for e in entries]
     found = [e for e in entries if name in (None, e.group(1))]
     if len(found) != 1:
+        if not names:
+            raise SimtError("this text has no kernel: PTX as a compiler writes it has a line with `.entry` for each")
         asked = f"no kernel {name!r} in" if name else "which kernel? Pass kernel=... for"
-        raise SimtError(f"{asked} this PTX: it has {', '.join(names) or 'no kernel'}")
+        raise SimtError(f"{asked} this PTX: it has {', '.join(names)}")
     entry = found[0]
     kernel = Kernel(entry.group(1), _params(entry.group(2) or ""), from_triton="LLVM NVPTX Back-End" in ptx)
-    required = re.search(r"\.reqntid\s+([\d,\s]+)", entry.group(3))
-    if required:
-        kernel.threads = math.prod(int(size) for size in required.group(1).split(","))
+    kernel.threads, kernel.most_threads = (_product(rf"\.{bound}\s+([\d,\s]+)", entry.group(3)) for bound in ("reqntid", "maxntid"))
+    kernel.target = (re.search(r"^\s*\.target\s+(sm_\d+)", text, re.M) or [None, None])[1]
     _module_arrays(text, kernel)
     body = Body(text, kernel)
     body.read(entry.end(), matching(text, entry.end() - 1))
     kernel.source_file = PurePosixPath(files[body.own_file]).name if body.own_file in files else None
     return kernel
+
+
+def _product(pattern: str, text: str) -> int | None:
+    found = re.search(pattern, text)
+    return math.prod(int(size) for size in found.group(1).split(",")) if found else None
 
 
 @functools.lru_cache(maxsize=4)
@@ -54,24 +63,38 @@ def _params(text: str) -> list[Parameter]:
 
 def _module_arrays(text: str, kernel: Kernel) -> None:
     """Arrays declared outside the kernel: dynamic shared memory, shared arrays, constants and device variables."""
+    given = {}
     for space, rest in _declared(text):
         head, _, values = rest.partition("=")
         if space != "shared":
-            kernel.constants.update([_constant(head, values)])
+            name, kernel.constants[name], given[name] = _constant(head, values)
         elif re.search(r"\[\s*\]\s*$", head):
             kernel.dynamic_shared = re.search(r"([\w$]+)\s*\[", head).group(1)
         else:
             array(head, kernel, "shared")
+    for name, addresses in given.items():  # of other arrays, all of which have their places now
+        data = bytearray(kernel.constants[name])
+        for at, symbol, offset in addresses:
+            if symbol in kernel.constants:  # otherwise a function's: calls through pointers are refused anyway
+                data[at:at + 8] = (constant_address(kernel, symbol) + offset).to_bytes(8, "little")
+        kernel.constants[name] = bytes(data)
 
 
-def _constant(head: str, values: str) -> tuple[str, bytes]:
+def _constant(head: str, values: str) -> tuple[str, bytes, list[tuple[int, str, int]]]:
+    """An array's name, its bytes, and the addresses in it: (at which byte, of which array, how far into it)."""
     kind, name, count = re.search(r"\.(\w+)\s+([\w$]+)\s*(?:\[\s*(\d+)\s*\])?\s*$", head).groups()
     size = SIZES.get(kind)
     if size is None:
         raise UnknownInstruction(f"array {name} of .{kind}")
-    numbers = re.findall(r"-?0[xfFdD][0-9a-fA-F]+|-?\d+", values)
-    data = b"".join(_literal(n, size).to_bytes(size, "little") for n in numbers)
-    return name, data.ljust(size * int(count or 1), b"\0")
+    data, addresses = b"", []
+    for value in filter(None, (v.strip() for v in values.strip(" {}\n\t").split(","))):
+        number, symbol = re.fullmatch(r"-?0[xXfFdD][0-9a-fA-F]+|-?\d+", value), ADDRESS.fullmatch(value)
+        if not number and not (symbol and size == 8):
+            raise UnknownInstruction(f"array {name} is filled with {value!r}")
+        if symbol:
+            addresses.append((len(data), symbol[1] or symbol[2], int(symbol[3] or "0")))
+        data += (_literal(value, size) if number else 0).to_bytes(size, "little")
+    return name, data.ljust(size * int(count or 1), b"\0"), addresses
 
 
 def _literal(text: str, size: int) -> int:
