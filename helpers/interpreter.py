@@ -5,8 +5,8 @@ shuffled (reproducible) order, so that a kernel whose result depends on the orde
 its own module's names (`np`, `math`, ...) into the module or notebook of each kernel, where they hide missing imports;
 they are taken out again. Triton offers no switch for any of this, so this is the one place that reaches into it;
 `tests/test_interpreter.py` watches over it.
-Accesses outside of the kernel's tensors are stopped (`interpreter_bounds`), and errors name the reader's line
-(`interpreter_errors`).
+Accesses outside of the kernel's tensors are stopped (`interpreter_bounds`), errors name the reader's line
+(`interpreter_errors`), and what it lacks is filled in or explained (`interpreter_gaps`).
 Its bfloat16 is mended too: it rounds towards zero, loses subnormals, and multiplies raw bits in `tl.dot`.
 """
 
@@ -18,7 +18,7 @@ import warnings
 import numpy as np
 import torch
 
-from helpers import interpreter_bounds, interpreter_errors
+from helpers import interpreter_bounds, interpreter_errors, interpreter_gaps
 
 _SEED = 20
 
@@ -72,6 +72,7 @@ def prepare() -> None:
     interpreter.GridExecutor.__call__ = run
     _mend_bfloat16(interpreter, builder)
     interpreter_bounds.watch(builder, interpreter.GridExecutor)
+    interpreter_gaps.fill()
     _patch_once_a_launch(interpreter)
     _take_turns(interpreter.GridExecutor)
     interpreter_errors.shorten(interpreter.GridExecutor, interpreter.InterpreterError)

@@ -66,10 +66,10 @@ def watch(builder, executor) -> None:
             _given[:] = before
 
     def checked(verb, access, mask_at=None):
-        def call(*args):
+        def call(*args, **options):
             pointers = args[1] if access == rmw else args[0]
             check(pointers, None if mask_at is None else args[mask_at], tuple(map(int, builder.grid_idx)), verb)
-            return access(*args)
+            return access(*args, **options)
 
         return call
 
