@@ -44,7 +44,7 @@ def test_a_tuned_kernel_takes_its_first_setting():
     kernel = tuned()
     for n in (100, 1000):
         x, y = torch.arange(float(n)), torch.full((n,), -1.0)
-        kernel[lambda chosen: (triton.cdiv(chosen["n"], chosen["BLOCK"]),)](x, y, n)
+        kernel[lambda chosen, n=n: (triton.cdiv(n, chosen["BLOCK"]),)](x, y, n)
         assert torch.equal(y, 2 * x) and kernel.best_config.kwargs == {"BLOCK": 32}
     assert compile_kernel(kernel, x, y, n, BLOCK=64).name == "double_kernel"
 
