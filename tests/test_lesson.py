@@ -52,6 +52,14 @@ def test_widget_moves_its_picture_and_shows_errors():
     assert "value 2 False" in bundle["text/html"] and "run the cell" in bundle["text/html"]
 
 
+def test_a_choice_of_long_words_is_shown_whole():
+    box = explore(lambda work, n: f"{work} {n}", work=["load", "load, then 64 long steps"], n=[1, 2]).widget()
+    (words, numbers), view = box.children[0].children, box.children[1]
+    assert type(words).__name__ == "Dropdown" and type(numbers).__name__ == "SelectionSlider"  # whose readout cuts at 146 pixels
+    words.value = "load, then 64 long steps"
+    assert "64 long steps 1" in view.value
+
+
 @pytest.mark.parametrize("control, values, start", [
     ([1, 2], [1, 2], 1), ((1, 9, 4), [1, 5, 9], 1), ((0, 2), [0, 1, 2], 0), (True, [False, True], True), (([4, 5], 5), [4, 5], 5),
 ])

@@ -46,10 +46,13 @@ class Explorer:
             if set(values) == {False, True}:
                 inputs[name] = ipywidgets.Checkbox(value=start, description=label)
             else:
-                inputs[name] = ipywidgets.SelectionSlider(
-                    options=[(str(v), v) for v in values], value=start, description=label, continuous_update=False,
-                    style={"description_width": "initial"}, layout={"width": "340px", "margin": "2px 24px 2px 2px"},
-                )
+                choices = {
+                    "options": [(str(v), v) for v in values], "value": start, "description": label,
+                    "style": {"description_width": "initial"}, "layout": {"width": "340px", "margin": "2px 24px 2px 2px"},
+                }
+                # A slider's readout cuts off long words.
+                fits = max(len(str(v)) for v in values) <= 16
+                inputs[name] = ipywidgets.SelectionSlider(**choices, continuous_update=False) if fits else ipywidgets.Dropdown(**choices)
 
         def update(_change):
             try:
