@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 import nbformat
+import numpy as np
 import pytest
 import torch
 import triton
@@ -229,6 +230,26 @@ def test_num_warps_may_be_a_parameter_too():
     assert ".reqntid 256" in compiled.ptx and compiled.count("st.global") == 1
 
 
+def test_numpys_whole_numbers_as_options():
+    def made(number):
+        return compile_kernel(gelu_kernel, meta(), meta(), 16, BLOCK=128, num_warps=number(2), num_stages=number(1), maxnreg=number(32))
+
+    assert made(np.int64) == made(int)
+
+
+def test_annotations_of_the_future_are_read_as_a_launch_reads_them():
+    """With them a constexpr is known by its spelling only; taken for one all the same, BLOCK was 16 whatever was given."""
+    source = """
+        from __future__ import annotations
+        @triton.jit
+        def k(x_ptr, BLOCK: {}):
+            tl.store(x_ptr + tl.arange(0, BLOCK), 1.0)
+        """
+    assert compile_kernel(cell(source.format("tl.constexpr")), meta(), BLOCK=1024).count("st.global") == 2  # 8 values a thread
+    with pytest.raises(CompileError, match="arange's arguments must be of type tl.constexpr"):
+        compile_kernel(cell(source.format("constant"), constant=tl.constexpr), meta(), BLOCK=64)
+
+
 def test_do_not_specialize_is_kept():
     source = """
         @triton.jit{}
@@ -370,6 +391,25 @@ def plain_global_kernel(x_ptr):
     tl.store(x_ptr, PLAIN)
 
 
+class Constants:
+    SCALE = tl.constexpr(3)
+
+
+@triton.jit
+def class_attribute_kernel(x_ptr):
+    tl.store(x_ptr, Constants.SCALE)
+
+
+@triton.jit(noinline=True)
+def apart(v): return v + 1  # fmt: skip
+
+
+@triton.jit
+def tensor_to_noinline_kernel(x_ptr):
+    offsets = tl.arange(0, 16)
+    tl.store(x_ptr + offsets, apart(tl.load(x_ptr + offsets)))
+
+
 def call(kernel=gelu_kernel, *args, **options):
     return lambda: compile_kernel(kernel, *(args or (meta(), meta(), 5)), **options)
 
@@ -385,6 +425,10 @@ def call(kernel=gelu_kernel, *args, **options):
     (call(gelu_kernel, meta(dtype=torch.complex64), meta(), 5, BLOCK=128), TypeError, "x_ptr cannot be a tensor of torch.complex64"),
     (call(BLOCK=128, maxnreg=300), ValueError, "maxnreg must be a whole number from 1 to 255, got 300"),
     (call(BLOCK=128, num_ctas=0), ValueError, "num_ctas must be"),
+    (call(BLOCK=128, num_ctas=3), ValueError, "num_ctas must be a power of two from 1 to 16, got 3"),
+    (call(BLOCK=128, enable_fp_fusion="no"), ValueError, "enable_fp_fusion must be True or False, got 'no'"),
+    (call(BLOCK=128, ptx_options=3), ValueError, "ptx_options must be a string"),
+    (call(gelu_kernel, meta(dtype=torch.float8_e8m0fnu), meta(), 5, BLOCK=128), TypeError, "can be a tensor of float8_e8m0fnu"),
     (call(lambda x_ptr: tl.store(x_ptr, 1.0), meta()), TypeError, "got a lambda"),
     (call(triton.jit(lambda x_ptr: tl.store(x_ptr, 1.0)), meta()), TypeError, "got a lambda"),
     (call(BLOCK=128, num_warps=3), ValueError, "power of two from 1 to 32, got 3"),
@@ -396,6 +440,8 @@ def call(kernel=gelu_kernel, *args, **options):
     (call(BLOCK=100), CompileError, r"of gelu.py:\n.*arange.*\n +\^\narange's range must be a power of 2"),
     (call(undefined_kernel, meta(), BLOCK=16), CompileError, "NameError: not_defined_anywhere is not defined"),
     (call(plain_global_kernel, meta()), CompileError, "Cannot access global variable PLAIN"),
+    (call(class_attribute_kernel, meta()), CompileError, "Cannot access global variable Constants"),
+    (call(tensor_to_noinline_kernel, meta()), CompileError, "apart is marked noinline, but was called with non-scalar"),
 ])
 def test_errors(wrong, error, message, capfd):
     with pytest.raises(error, match=message) as caught:
@@ -496,6 +542,27 @@ def test_an_interrupted_compilation_leaves_a_usable_client(fresh):
         while time.monotonic() < deadline:
             os.killpg(group, 0)  # neither the worker nor its ptxas is left
     assert gelu_16(BLOCK=512).count("st.global.v4") == 1
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks Linux for a signal")
+def test_a_compilation_ends_with_the_notebook(fresh):
+    """It may take hours, and a notebook that is killed takes nobody along."""
+    gelu_16()
+    process, said = client.worker.process, []
+
+    def compile_slowly():
+        with pytest.raises(CompileError, match="ended without an answer"):
+            compile_kernel(cell(SLOW), meta(), B=16384, num_warps=1)
+        said.append("ended")
+
+    thread = threading.Thread(target=compile_slowly)
+    thread.start()
+    time.sleep(1)
+    assert process.poll() is None and thread.is_alive()
+    process.stdin.close()  # as the system does when the notebook's process ends
+    assert process.wait(timeout=5) == -signal.SIGIO
+    thread.join(timeout=5)
+    assert said == ["ended"]
 
 
 def test_many_threads_ask_at_once(fresh):

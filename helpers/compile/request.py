@@ -3,8 +3,11 @@
 The same description gives the same code, wherever the kernel stands: typed in a cell, shipped, or on another system.
 """
 
+import __future__
+
 import ast
 import inspect
+import numbers
 import sys
 import textwrap
 from dataclasses import dataclass
@@ -33,6 +36,8 @@ def describe(kernel, args, constants, capability, num_warps, num_stages) -> tupl
     fn = unwrap(kernel)
     parameters = inspect.signature(fn).parameters
     constants = dict(constants)
+    num_warps, num_stages = _whole(num_warps), _whole(num_stages)
+    constants.update({name: _whole(value) for name, value in constants.items() if name in OPTIONS and name not in parameters})
     options = {"num_warps": num_warps, "num_stages": num_stages}
     constants.update({name: value for name, value in options.items() if name in parameters})
     _refuse_misfits(fn.__name__, parameters, args, constants, num_warps, num_stages)
@@ -86,6 +91,18 @@ def _refuse_misfits(kernel: str, parameters, args, constants, num_warps, num_sta
         value = constants.get(name)
         if name not in parameters and value is not None and (type(value) is not int or not 1 <= value <= high):
             raise ValueError(f"{name} must be a whole number from 1 to {high}, got {value!r}")
+    given = {name: constants[name] for name in OPTIONS if name in constants and name not in parameters}
+    if type(given.get("num_ctas")) is int and given["num_ctas"] & (given["num_ctas"] - 1):
+        raise ValueError(f"num_ctas must be a power of two from 1 to 16, got {given['num_ctas']}")
+    if not isinstance(given.get("enable_fp_fusion", True), bool):
+        raise ValueError(f"enable_fp_fusion must be True or False, got {given['enable_fp_fusion']!r}")
+    if not isinstance(given.get("ptx_options"), str | None):
+        raise ValueError(f"ptx_options must be a string of ptxas' options, got {given['ptx_options']!r}")
+
+
+def _whole(value):
+    """numpy's whole numbers as Python's; anything else as it is."""
+    return int(value) if isinstance(value, numbers.Integral) and not isinstance(value, bool) else value
 
 
 def _heuristics(kernel):
@@ -254,6 +271,8 @@ def _source(kernel, fn) -> tuple[dict, Place, ast.FunctionDef]:
     place = Place(fn.__name__, file.name if file.exists() else "the cell", max(first, 1) + offset)
     entry = {"name": fn.__name__, "source": "".join(text.splitlines(True)[offset:]).rstrip() + "\n",
              "line": 1 + offset, "wrapper": "jit", "options": {}}
+    if fn.__code__.co_flags & __future__.annotations.compiler_flag:
+        entry["future_annotations"] = True  # "constexpr" is then recognised by its spelling
     jitted = _innermost(kernel)
     if type(jitted).__name__ == "ConstexprFunction":
         entry["wrapper"] = "constexpr_function"

@@ -4,11 +4,15 @@ Run as a file, never imported with `helpers` (which may have switched the interp
 All that reaches into Triton's private interface is here; it is the same in Triton 3.6 and 3.7.
 """
 
+import __future__
+
+import contextlib
 import importlib
 import json
 import linecache
 import os
 import re
+import select
 import subprocess
 import sys
 import tempfile
@@ -49,7 +53,8 @@ def build(entries):
         text = "\n" * (entry["line"] - 1) + entry["source"]
         file = f"{entry['name']}.py" if i == 0 else f"{entry['name']}-{i}.py"
         linecache.cache[file] = (len(text), None, text.splitlines(True), file)
-        exec(compile(text, file, "exec"), names)
+        flags = __future__.annotations.compiler_flag if entry.get("future_annotations") else 0
+        exec(compile(text, file, "exec", flags, dont_inherit=True), names)
         wrap = triton.jit if entry["wrapper"] == "jit" else triton.constexpr_function
         functions.append(wrap(names[entry["name"]], **entry["options"]))
     for entry, names in zip(entries, namespaces, strict=True):
@@ -78,7 +83,7 @@ def decode(value, functions):
         fill(vars(module), content, functions)
         return module
     if kind == "other":
-        return type(content, (), {})()
+        return type(content, (), {"__getattr__": attribute_of_other})()
     if kind == "tensor":
         import torch
 
@@ -86,6 +91,13 @@ def decode(value, functions):
     import triton.language as tl
 
     return tl.dtype(content) if kind == "dtype" else tl.constexpr(decode(content, functions))
+
+
+def attribute_of_other(value, name):
+    """Whatever it is, the compiler will say that the kernel must not use it."""
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return value
 
 
 # ------------------------------------------------------------------------------------------------ compiling
@@ -148,6 +160,8 @@ def specialise(functions, request, target):
         bound, specialization, extra = create_function_from_signature(kernel.signature, kernel.params, backend)(**given)
     except (TypeError, OverflowError) as error:
         raise Refused("argument", str(error)) from None
+    except KeyError as error:  # Triton's table of dtypes
+        raise Refused("argument", f"no argument can be a tensor of {error.args[0]}") from None
     given = {name: value for name, value in given.items() if name in request["options"] or name == "debug"}
     parsed, signature, constants, attributes = kernel._pack_args(backend, given, bound, specialization, extra)
     return ASTSource(kernel, signature, constants, attributes), parsed.__dict__
@@ -164,8 +178,9 @@ def explained(error, functions):
     frames, message = [], ""
     while isinstance(error, CompilationError):
         index = next((i for i, f in enumerate(functions) if f.src == error.src), None)
-        if index is not None and hasattr(error.node, "lineno"):
-            line = error.src.splitlines()[error.node.lineno - 1]
+        lines = error.src.splitlines() if error.src else []
+        if index is not None and 1 <= getattr(error.node, "lineno", 0) <= len(lines):  # some name a line of the caller
+            line = lines[error.node.lineno - 1]
             frames.append([index, error.node.lineno, error.node.col_offset, line])
         message = error.error_message or message
         if not error.error_message and not isinstance(error.__cause__, CompilationError):
@@ -188,6 +203,27 @@ WARM_UP = {
 }
 
 
+@contextlib.contextmanager
+def ending_with_the_client():
+    """While it compiles, which may take hours, the process does not read its input: have the system end it when that closes."""
+    if not sys.platform.startswith("linux"):
+        yield
+        return
+    import fcntl
+
+    flags = fcntl.fcntl(0, fcntl.F_GETFL)
+    fcntl.fcntl(0, fcntl.F_SETOWN, -os.getpgrp())  # SIGIO also ends the ptxas that it may be waiting for
+    fcntl.fcntl(0, fcntl.F_SETFL, flags | os.O_ASYNC)
+    try:
+        poll = select.poll()
+        poll.register(0, 0)
+        if poll.poll(0):  # it closed before
+            os._exit(0)
+        yield
+    finally:
+        fcntl.fcntl(0, fcntl.F_SETFL, flags)
+
+
 def main():
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # stderr is a file of the client; what Triton, LLVM and ptxas print goes there
@@ -196,7 +232,8 @@ def main():
         os.ftruncate(2, 0)
         os.lseek(2, 0, os.SEEK_SET)
         try:
-            reply = answer(**json.loads(line))
+            with ending_with_the_client():
+                reply = answer(**json.loads(line))
         except Refused as error:
             reply = {"error": error.kind, "message": f"{error}\n{printed()}".strip(), "frames": error.frames}
         except Exception as error:
