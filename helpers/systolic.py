@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 WEIGHT_LOADS = ("hidden", "exposed")
+MOST_CELLS = 1 << 24  # 4096 x 4096, some GB of registers
 CELLS_AT_ONCE = 16_384  # small arrays with many tiles: so many cells are stepped together (see _Schedule.copies)
 
 
@@ -48,7 +49,8 @@ class State:
 
 
 class SystolicArray:
-    """An array of rows x cols cells. Raises TypeError or ValueError unless both are whole numbers of at least 1."""
+    """An array of rows x cols cells. Raises TypeError or ValueError unless both are whole numbers of at least 1, and for more
+    cells than MOST_CELLS."""
 
     def __init__(self, rows: int, cols: int):
         for name, size in (("rows", rows), ("cols", cols)):
@@ -57,6 +59,8 @@ class SystolicArray:
             if size < 1:
                 raise ValueError(f"an array needs at least one row and one column, got {name} = {size}")
         self.rows, self.cols = int(rows), int(cols)
+        if self.rows * self.cols > MOST_CELLS:
+            raise ValueError(f"an array of {rows} x {cols} cells is too large to step through: up to {MOST_CELLS} cells (4096 x 4096)")
 
     def __repr__(self):
         return f"SystolicArray({self.rows}, {self.cols})"
@@ -64,7 +68,8 @@ class SystolicArray:
     def run(self, x, w, *, weight_load: str = "hidden", skew: bool = True) -> Run:
         """x @ w, with what it costs: `values, cycles, utilisation = array.run(x, w)`.
 
-        x (M, K) and w (K, N) of any size from 1 on: both integer (summed exactly in int64) or both float (float64).
+        x (M, K) and w (K, N) of any size from 1 on, arrays or CPU tensors: both integer (summed exactly in int64) or both float
+        (bfloat16 too; float64).
         If w fits the array, M rows take M + rows + cols - 2 cycles, and `rows` more if the load is exposed; smaller
         matrices are padded with zeros, which cost cycles but do not count as work. `skew=False` feeds each row of x
         in one cycle: the wrong way, kept to see what goes wrong. Raises TypeError for other dtypes, ValueError for
@@ -230,9 +235,16 @@ def _tiled(w, k_tiles: int, rows: int, n_tiles: int, cols: int):
     return parts.transpose(2, 0, 1, 3).reshape(-1, rows, cols)
 
 
+def _as_array(name: str, a):
+    """A numpy array of it; numpy itself knows neither a tensor's gradient nor bfloat16."""
+    if getattr(a, "requires_grad", False):
+        raise ValueError(f"{name} requires grad, which this simulation would lose; pass {name}.detach()")
+    return np.asarray(a.double() if hasattr(a, "is_floating_point") and a.is_floating_point() else a)
+
+
 def _checked(x, w):
     """x and w as int64 or float64 matrices that can be multiplied."""
-    x, w = np.asarray(x), np.asarray(w)
+    x, w = (_as_array(name, a) for name, a in (("x", x), ("w", w)))
     for name, a in (("x", x), ("w", w)):
         if a.dtype.kind not in "iuf":
             raise TypeError(f"{name} must hold integers or floats, got {a.dtype}")
@@ -244,7 +256,7 @@ def _checked(x, w):
         raise ValueError(f"x has {x.shape[1]} columns but w has {w.shape[0]} rows; x (M, K) @ w (K, N) needs equal K")
     if x.dtype.kind == "f":
         return x.astype(np.float64), w.astype(np.float64)
-    largest = x.shape[1] * math.prod(max(abs(int(a.min())), abs(int(a.max()))) for a in (x, w))
-    if max(largest, *(int(a.max()) for a in (x, w))) >= 2**63:
+    largest = max(x.shape[1] * math.prod(max(abs(int(a.min())), abs(int(a.max()))) for a in (x, w)), *(int(a.max()) for a in (x, w)))
+    if largest >= 2**63:
         raise ValueError(f"sums of these integers can reach {largest}, too much for int64: use smaller ones or floats")
     return x.astype(np.int64), w.astype(np.int64)

@@ -4,6 +4,7 @@ import time
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -185,7 +186,7 @@ def test_without_the_skew_the_product_is_wrong():
 
 @pytest.mark.parametrize("rows, cols, error, message", [
     (0, 4, ValueError, "rows = 0"), (4, -1, ValueError, "cols = -1"),
-    (2.0, 4, TypeError, "rows .* got 2.0"), (4, True, TypeError, "cols .* got True"), ("4", 4, TypeError, "got '4'"),
+    (2.0, 4, TypeError, "rows .* got 2.0"), (4, True, TypeError, "cols .* got True"), (10**9, 4, ValueError, "too large to step through"), ("4", 4, TypeError, "got '4'"),
 ])
 def test_bad_arrays(rows, cols, error, message):
     with pytest.raises(error, match=message):
@@ -212,6 +213,16 @@ def test_bad_matrices(x, w, error, message):
         SystolicArray(4, 4).run(x, w)
     with pytest.raises(error, match=message):
         next(SystolicArray(4, 4).steps(x, w))
+
+
+def test_tensors_of_torch():
+    x, w = torch.randn(5, 4), torch.randn(4, 3)
+    for dtype in (torch.bfloat16, torch.float16, torch.float32, torch.int8, torch.uint8):
+        a, b = (10 * x).abs().to(dtype), (10 * w).abs().to(dtype)
+        assert (SystolicArray(4, 3).run(a, b).values == a.double().numpy() @ b.double().numpy()).all()
+        assert (SystolicArray(4, 3).run(a, b).values > 0).any()
+    with pytest.raises(ValueError, match="w requires grad, .* pass w.detach"):
+        SystolicArray(4, 3).run(x, w.requires_grad_())
 
 
 def test_unknown_weight_load():
