@@ -59,5 +59,6 @@ def test_tables_take_their_limits_from_the_fact_sheets():
     assert not any(row["level"] == "cluster" for row in thread_levels("sm_80"))
     by_space = {row["space"]: row for row in memory_spaces("sm_90")}
     assert "227 KiB" in by_space["shared"]["limit on sm_90"]
+    assert by_space["shared"]["visible to"] == "a block, its cluster" and memory_spaces("sm_80")[2]["visible to"] == "a block"
     assert shared_splits("sm_120")["a block may use (KiB)"] == 99
     assert all(set(row) == set(rows[0]) for rows in (LIBRARIES, OVERLAP_NEEDS) for row in rows)

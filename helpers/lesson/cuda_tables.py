@@ -37,7 +37,7 @@ def memory_spaces(target: str = "sm_90") -> list[dict]:
          f"{limits.registers_per_sm:,} an SM, {limits.max_registers_per_thread} a thread"),
         ("local", "device memory", "a thread", "the thread", "L1, L2", "compiler (spills, run-time indices)",
          f"{limits.local_kib_per_thread} KiB a thread"),
-        ("shared", "SM", "a block", "the block", "–", "you",
+        ("shared", "SM", "a block" + ", its cluster" * (limits.cc >= (9, 0)), "the block", "–", "you",
          f"{limits.shared_kib_per_block} KiB a block, {limits.static_shared_kib_per_block} KiB without opting in"),
         ("global", "device memory", "grid and host", "until freed", "L1, L2", "you", "the GPU's memory"),
         ("constant", "device memory", "grid, read-only", "the program", "constant cache", "host writes",
