@@ -20,6 +20,7 @@ from tqdm.auto import tqdm
 
 from helpers import evidence, mode, results, specs
 from helpers.experiments import experiment
+from helpers.kernels.inputs import check_whole
 from helpers.samples import NOT_TIMED, Timing, bandwidth_gb_per_s, row_of, summarise, tflops
 
 __all__ = ["Timing", "bandwidth_gb_per_s", "measure", "summarise", "tflops", "time_us"]
@@ -37,8 +38,7 @@ def time_us(fn, *, samples: int = ROUNDS * SAMPLES_A_ROUND) -> Timing:
     be called, ValueError for less than one sample.
     """
     _need_callable(fn)
-    if samples < 1:
-        raise ValueError(f"samples must be 1 or more, got {samples}")
+    check_whole("time_us", 1, None, samples=samples)
     _need_gpu("time_us")
     with gpu_lock():
         timing = summarise(_sample(fn, samples, _estimate_ms(fn)))

@@ -9,7 +9,6 @@ earlier recording, is reported, and makes the command exit with 1.
 """
 
 import argparse
-import json
 import math
 import os
 import subprocess
@@ -39,11 +38,13 @@ def main(arguments=None) -> int:
     if unknown:
         print(f"unknown: {', '.join(sorted(unknown))}. There are: {', '.join(sorted(known))}")
         return 2
+    lessons = sorted({e.lesson for e in known.values()})
+    if options.lesson is not None and options.lesson not in lessons:
+        print(f"no experiments of a lesson {options.lesson!r}. There are those of: {', '.join(lessons)}")
+        return 2
     names = options.names or [n for n, e in known.items() if options.lesson in (None, e.lesson)]
     path = options.out / f"{results.machine_slug(measure.machine_name())}.json"
-    source = path if path.exists() else results.RECORDED / path.name
-    data = json.loads(source.read_text()) if source.exists() else {"experiments": {}}
-    data["machine"] = machine_facts()
+    data = earlier(path if path.exists() else results.RECORDED / path.name) | {"machine": machine_facts()}
     failed = []
     for name in names:
         began = time.monotonic()
@@ -58,6 +59,19 @@ def main(arguments=None) -> int:
     if failed:
         print(f"failed: {', '.join(failed)}")
     return 1 if failed else 0
+
+
+def earlier(path: Path) -> dict:
+    """The recording to go on with; an empty one where there is none, or none that can be read."""
+    if not path.exists():
+        return {"experiments": {}}
+    try:
+        return results.parse(path)
+    except ValueError as error:
+        kept = path.with_suffix(".damaged")
+        path.replace(kept)
+        print(f"{error}. It is now {kept.name}, and a new recording begins.", flush=True)
+        return {"experiments": {}}
 
 
 def entry_of(name: str) -> dict:

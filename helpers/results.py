@@ -38,14 +38,43 @@ def load(machine: str = DEFAULT_MACHINE) -> dict:
     if path is None:
         known = ", ".join(sorted(p.stem for p in RECORDED.glob("*.json"))) or "none yet"
         raise ValueError(f"no recording of {machine!r}; there are: {known}")
+    return parse(path)
+
+
+def parse(path: Path) -> dict:
+    """The recording in a file. Raises ValueError for one that is damaged or something else."""
     try:
         data = json.loads(path.read_text(), parse_constant=_refuse_constant)
     except ValueError as error:
         raise ValueError(f"{path.name} is damaged: {error}; make record writes it again") from None
-    missing = {"machine", "experiments"} - set(data if isinstance(data, dict) else ())
-    if missing:
-        raise ValueError(f"{path.name} is no recording: it has no {', '.join(sorted(missing))}")
+    problem = _problem(data)
+    if problem:
+        raise ValueError(f"{path.name} is no recording: {problem}; make record writes it again")
     return data
+
+
+def _problem(data) -> str | None:
+    """What keeps parsed JSON from being a recording, of an older course or another program; None if nothing does."""
+    lacking = _lacking(data, "experiments", "machine")
+    if lacking:
+        return f"it has no {lacking}"
+    if not isinstance(data["experiments"], dict) or _lacking(data["machine"], "name"):
+        return "its machine or its experiments have no names"
+    for name, entry in data["experiments"].items():
+        lacking = _lacking(entry, "date", "rows", "versions_line")
+        if lacking or not isinstance(entry["rows"], list):
+            return f"{name} has no {lacking or 'list of rows'}"
+        for number, row in enumerate(entry["rows"], 1):
+            lacking = _lacking(row, "case", "variant") or row.get("samples_us") and _lacking(row, "flops", "traffic_bytes")
+            if not lacking and not row.get("samples_us") and not row.get("values"):
+                lacking = "samples and no values"
+            if lacking:
+                return f"row {number} of {name} has no {lacking}"
+    return None
+
+
+def _lacking(found, *names: str) -> str:
+    return ", ".join(name for name in names if not isinstance(found, dict) or name not in found)
 
 
 def _path_of(machine: str) -> Path | None:
@@ -58,7 +87,7 @@ def _path_of(machine: str) -> Path | None:
 def gpu_of(recording: dict) -> specs.Gpu:
     """The GPU that was measured: as the fact sheet has it, or else as its driver described it, with unknown peaks."""
     machine = recording["machine"]
-    if "sm_count" not in machine:
+    if _lacking(machine, "compute_capability", "sm_count", "memory_bytes", "l2_bytes"):
         return specs.gpu(machine["name"])
     major, minor = machine["compute_capability"].split(".")
     return specs.from_driver(machine["name"], (int(major), int(minor)), machine["sm_count"], machine["memory_bytes"],
@@ -137,6 +166,7 @@ def select_cases(name: str, cases: list[dict], parameters: dict) -> list[dict]:
     """
     kept = list({json.dumps(case, sort_keys=True): case for case in cases}.values())
     for key, value in parameters.items():
+        value = value.tolist() if hasattr(value, "tolist") else value  # of numpy and pandas
         wanted = list(value) if isinstance(value, list | tuple | set | range) else [value]
         there = list(dict.fromkeys(case[key] for case in cases if key in case))
         if not there:

@@ -61,7 +61,8 @@ def _rate(amount: float, time_us: float, scale: float) -> float | None:
         raise ValueError(f"time_us must not be negative, got {time_us}")
     if time_us is None or not math.isfinite(time_us) or time_us < RESOLUTION_US:
         return None
-    return amount / time_us / scale
+    rate = float(amount / time_us / scale)
+    return rate if math.isfinite(rate) else float(amount / scale / time_us)
 
 
 MEASURED = ("time_us", "time_us_p20", "time_us_p80", "samples", "traffic_bytes", "flops", "bandwidth_gb_per_s", "tflops", "flags")

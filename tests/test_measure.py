@@ -54,7 +54,7 @@ def test_impossible_amounts_and_times(amount, time):
         samples.bandwidth_gb_per_s(amount, time)
 
 
-@given(st.floats(0, 1e15), st.floats(0, 1e9))
+@given(st.floats(0, allow_infinity=False), st.floats(0, 1e9))
 def test_rates_are_always_finite(amount, time):
     rate = samples.bandwidth_gb_per_s(amount, time)
     assert rate is None or math.isfinite(rate)
@@ -146,12 +146,56 @@ def test_a_recording_is_found_by_any_name_of_its_gpu(recording, name):
 
 
 @pytest.mark.parametrize("content, message", [("", "damaged"), ('{"machine": {}, "experi', "damaged"), ("[]", "no experiments, machine"),
-                                              ('{"machine": {}}', "no recording: it has no experiments")])
+                                              ('{"machine": {}}', "no recording: it has no experiments"),
+                                              ('{"machine": "H200", "experiments": {}}', "have no names"),
+                                              ('{"machine": {"name": "H200"}, "experiments": []}', "have no names")])
 def test_what_is_no_recording(recording, content, message):
     recording.write_text(content)
     results.load.cache_clear()
     with pytest.raises(ValueError, match=f"nvidia_h200.json .*{message}"):
         results.recorded("toy")
+
+
+@pytest.mark.parametrize("path, message", [
+    (["toy", "rows"], "toy has no rows"), (["toy", "date"], "toy has no date"), (["toy", "versions_line"], "toy has no versions_line"),
+    (["toy", "rows", 0, "case"], "row 1 of toy has no case"), (["toy", "rows", 1, "variant"], "row 2 of toy has no variant"),
+    (["toy", "rows", 1, "traffic_bytes"], "row 2 of toy has no traffic_bytes"),
+    (["toy", "rows", 0, "samples_us"], "row 1 of toy has no samples and no values"),
+])
+def test_a_recording_that_lacks_something_says_what(recording, path, message):
+    data = small_recording()
+    inside = data["experiments"]
+    for step in path[:-1]:
+        inside = inside[step]
+    del inside[path[-1]]
+    recording.write_text(json.dumps(data))
+    results.load.cache_clear()
+    with pytest.raises(ValueError, match=f"nvidia_h200.json is no recording: {message}; make record"):
+        results.recorded("toy")
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"machine": {"name": "x"}, "experiments": {"toy": {}}}'])
+def test_recording_again_mends_a_damaged_file(recording, monkeypatch, capsys, content):
+    recording.write_text(content)
+    for module, name, value in ((record.mode, "is_live", True), (record.measure, "machine_name", "NVIDIA H200"),
+                                (record, "machine_facts", small_recording()["machine"])):
+        monkeypatch.setattr(module, name, lambda value=value: value)
+    monkeypatch.setattr(record, "entry_of", lambda name: small_recording()["experiments"]["toy"])
+    assert record.main(["gelu_sizes", "--out", str(recording.parent)]) == 0
+    assert "nvidia_h200.json is " in capsys.readouterr().out
+    assert len(results.recorded("gelu_sizes")) == 3 and recording.with_suffix(".damaged").read_text() == content
+
+
+def test_recording_an_unknown_lesson_or_experiment_is_an_error(monkeypatch, capsys):
+    monkeypatch.setattr(record.mode, "is_live", lambda: True)
+    assert record.main(["--lesson", "03_gleu"]) == 2 and "03_gelu, 04_softmax" in capsys.readouterr().out
+    assert record.main(["gelu_size"]) == 2 and "unknown: gelu_size. There are: " in capsys.readouterr().out
+
+
+def test_parameters_may_come_out_of_a_table(recording):
+    table = results.recorded("toy")
+    for wanted in (table["n"], table["n"].to_numpy(), table["n"].iloc[0]):
+        assert len(results.recorded("toy", n=wanted)) == (3 if hasattr(wanted, "__len__") else 2)
 
 
 def test_a_recorded_gpu_that_is_not_in_the_fact_sheet(recording):
