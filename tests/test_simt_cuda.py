@@ -300,6 +300,12 @@ def test_printf(run, capsys):
         "thread 3 of 32:  1.00 text 1099511627776 D%\nthread 19 of 32:  6.33 text 1099511627776 T%\n")
 
 
+def test_printf_takes_what_c_takes(run, capsys):
+    report = run("int n", r"""if (t == 0) printf("%c%c|%*d|%-5d|%.*f|%+05d|%#x|%hhu|%.3s|%e|%i%%\n", 321, -158, 5, n, n, 2, 1.2345, n, n, 7, "text", 1.5, -n);""",
+                 [42])
+    assert report.printed == capsys.readouterr().out == "Ab|   42|42   |1.23|+0042|0x2a|7|tex|1.500000e+00|-42%\n"
+
+
 def test_a_failed_assertion(run):
     before = ('extern "C" __device__ void __assertfail(const char*, const char*, unsigned, const char*, size_t);'
               '\n#define check(x) ((x) ? (void)0 : __assertfail(#x, "cell.cu", __LINE__, "k", 1))')

@@ -8,7 +8,7 @@ from helpers.simt import memory
 from helpers.simt.faults import Trap
 from helpers.simt.operands import unknown
 
-CONVERSION = re.compile(r"%([-+ #0]*)(\d*)(\.\d+)?(hh|h|ll|l|z|j|t)?([diuoxXcfFeEgGsp%])")
+CONVERSION = re.compile(r"%([-+ #0]*)(\d+|\*)?(\.(?:\d+|\*)?)?(hh|h|ll|l|z|j|t)?([diuoxXcfFeEgGsp%])")
 LONGEST = 1024  # characters of a string
 U64 = np.dtype(np.uint64)
 
@@ -69,6 +69,8 @@ def formatted(text: str, values, m) -> str:
         flags, width, precision, length, letter = match.groups()
         if letter == "%":
             return "%"
+        width, precision = (str(int(values.next(np.int32))).join(part.split("*")) if part and "*" in part else part or ""
+                            for part in (width, precision))  # a star takes its number from the arguments
         if letter in "fFeEgG":
             value = float(values.next(np.float64))
         elif letter == "s":
@@ -79,6 +81,6 @@ def formatted(text: str, values, m) -> str:
             long = length in ("l", "ll", "z", "j", "t")
             value = int(values.next({(True, True): np.int64, (True, False): np.uint64, (False, True): np.int32,
                                      (False, False): np.uint32}[long, letter in "dic"]))
-        letter = "d" if letter in "iu" else letter
-        return f"%{flags}{width}{precision or ''}{letter}" % value
+        value, letter = (chr(value & 0xFF), "s") if letter == "c" else (value, "d" if letter in "iu" else letter)
+        return f"%{flags}{width}{precision}{letter}" % value
     return CONVERSION.sub(fill, text)
