@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from figures.style import MARKERS, ROLE, SERIES, Picture, arrow, box, diagram, limit_line, new
+from helpers import tile_costs
 from helpers.evidence import simulated
 from helpers.occupancy import occupancy
 from helpers.specs import gpu
@@ -60,39 +61,33 @@ def show_tiles(m=512, n=512, k=512, tile=(64, 64, 32), evidence="") -> Picture:
 
 # ---------------------------------------------------------------- what a tile costs
 COST_CONTROLS = {
-    "gpu_name": ["RTX 5090", "H100 SXM5", "A100", "RTX 4090", "T4"],
-    "tile": (["32x32x32", "64x64x16", "64x64x32", "64x128x16", "128x128x16", "128x128x32", "128x256x32"], "64x64x32"),
-    "num_warps": ([1, 2, 4, 8], 4),
+    "gpu_name": list(tile_costs.GPUS),
+    "tile": (list(tile_costs.TILES), "64x64x32"),
+    "num_warps": (list(tile_costs.NUM_WARPS), 4),
     "num_stages": ([2, 3, 4, 5], 3),
 }
 
 
-def tile_cost(spec, tile: tuple[int, int, int], num_warps: int, num_stages: int) -> dict:
-    """Intensity in FLOP/B, shared memory and accumulators a thread of an fp32 tile, and the programs an SM can hold.
-
-    Registers are counted as accumulators and 40 more; the compiler's own number decides in the end.
-    """
-    block_m, block_n, block_k = tile
-    threads = 32 * num_warps
-    shared = (block_m * block_k + block_k * block_n) * 4 * max(1, num_stages - 1)
-    accumulators = block_m * block_n // threads
-    found = occupancy(spec.limits.target, threads, min(255, accumulators + 40), shared)
-    return {"intensity": 2 * block_m * block_n / (block_m + block_n) / 4, "shared_bytes": shared,
-            "accumulators": accumulators, "occupancy": found}
+def tile_cost(gpu_name: str, tile: str, num_warps: int, num_stages: int) -> dict:
+    """What an fp32 tile asks of an SM, as compiled, and saves: `tile_costs`, threads, sums a thread, intensity, occupancy."""
+    block_m, block_n, _ = map(int, tile.split("x"))
+    cost = tile_costs.tile_cost(gpu_name, tile, num_warps, num_stages) | {"threads": 32 * num_warps}
+    return cost | {"intensity": 2 * block_m * block_n / (block_m + block_n) / 4, "sums": block_m * block_n // cost["threads"],
+                   "occupancy": occupancy(gpu_name, cost["threads"], cost["registers"], cost["shared_bytes"])}
 
 
 def draw_cost(axes, spec, cost: dict):
     left, right = axes
     found = cost["occupancy"]
-    counts = {"threads": found.by_threads, "registers": found.by_registers, "shared\nmemory": found.by_shared,
+    counts = {"threads": found.by_threads, "registers": found.by_registers, "shared memory": found.by_shared,
               "blocks": found.by_blocks}
-    names = list(counts)
-    limiting = {"shared\nmemory" if name == "shared memory" else name for name in found.limiters}
+    needs = (f"{cost['threads']}\nthreads", f"{cost['registers']} registers\na thread",
+             f"{cost['shared_bytes'] / 1024:g} KiB\nshared", "blocks")
     left.bar(range(4), counts.values(), 0.55,
-             color=[ROLE["compute"] if name in limiting else ROLE["muted"] for name in names])
+             color=[ROLE["compute"] if name in found.limiters else ROLE["muted"] for name in counts])
     for i, count in enumerate(counts.values()):
         left.annotate(str(count), (i, count), xytext=(0, 2), textcoords="offset points", ha="center", fontsize=8.5)
-    left.set_xticks(range(4), names)
+    left.set_xticks(range(4), needs)
     left.set(ylabel="programs an SM could hold", ylim=(0, 1.18 * max(counts.values())))
     left.grid(axis="x", visible=False)
     peak, rate = spec.fp32_tflops, spec.bandwidth_gb_per_s
@@ -111,7 +106,7 @@ def draw_cost(axes, spec, cost: dict):
 def explore_cost(gpu_name: str, tile: str, num_warps: int, num_stages: int) -> Picture:
     """What a tile asks of an SM (programs by resource) and what it saves (intensity on the roofline)."""
     spec = gpu(gpu_name)
-    cost = tile_cost(spec, tuple(int(size) for size in tile.split("x")), num_warps, num_stages)
+    cost = tile_cost(gpu_name, tile, num_warps, num_stages)
     found = cost["occupancy"]
     fig, axes = new(8.4, 3.5, 1, 2)
     draw_cost(axes, spec, cost)
@@ -120,13 +115,12 @@ def explore_cost(gpu_name: str, tile: str, num_warps: int, num_stages: int) -> P
     else:
         title = "cannot launch: more shared memory than a block may have"
     axes[0].set_title(title, fontsize=10)
-    warning = ", spills" if cost["accumulators"] > 200 else ""
-    shared_kib = cost["shared_bytes"] // 1024
-    axes[1].set_title(f"{cost['accumulators']} accumulators a thread{warning}, {shared_kib} KiB shared", fontsize=10)
+    spilled = f", {cost['spill_bytes']} bytes spilled" if cost["spill_bytes"] else ""
+    axes[1].set_title(f"{cost['sums']} sums a thread{spilled}", fontsize=10)
     alt = (f"{tile} with {num_warps} warps and {num_stages} stages on {gpu_name}: {cost['intensity']:.3g} FLOP/B, "
-           f"{cost['shared_bytes']} bytes of shared memory, {cost['accumulators']} accumulators a thread, "
-           f"{found.blocks} programs an SM.")
-    return Picture(fig, alt, simulated("limits of the SM; registers taken as accumulators + 40"))
+           f"{cost['shared_bytes']} bytes of shared memory, {cost['sums']} sums in {cost['registers']} registers a thread"
+           f"{spilled}, {found.blocks} programs an SM.")
+    return Picture(fig, alt, tile_costs.evidence(gpu_name))
 
 
 # ---------------------------------------------------------------- the order of tiles

@@ -217,10 +217,10 @@ def test_placement_notices_slots_out_of_turn_and_uneven_sms():
     good = {"warps_per_block": 4, "blocks_per_sm": 1, "sm": [0] * 4 + [1] * 4, "slot": [1, 2, 3, 0, 2, 3, 0, 1]}
     bad = good | {"sm": [0] * 8, "slot": [0, 0, 0, 0, 1, 5, 9, 2]}
     first, second = placement.placement_summary(pd.DataFrame([good, bad]))
-    assert first["warps whose slot is in turn"] == "100%" and first["SMs used"] == 2 and first["blocks on an SM"] == "1"
-    assert second["warps whose slot is in turn"] == "25%" and second["SMs with equal numbers of slots mod 4"] == "0%"
+    assert first["slots in turn, mod 4"] == "100%" and first["SMs used"] == 2 and first["blocks on an SM"] == "1"
+    assert second["slots in turn, mod 4"] == "25%" and second["SMs with as many of each, mod 4"] == "0%"
     eight = {"warps_per_block": 8, "blocks_per_sm": 1, "sm": [0] * 8, "slot": [2, 3, 0, 1, 6, 7, 4, 5]}
-    assert placement.placement_summary(pd.DataFrame([eight]))[0]["warps whose slot is in turn"] == "100%"
+    assert placement.placement_summary(pd.DataFrame([eight]))[0]["slots in turn, mod 4"] == "100%"
     rows = placement.first_sm(pd.Series(good), 4)
     assert [row["slot mod 4"] for row in rows] == [1, 2, 3, 0] and {row["SM"] for row in rows} == {0}
 

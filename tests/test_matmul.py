@@ -325,6 +325,20 @@ def test_large_and_odd_on_a_gpu(precision, dtype):
         assert_product(matmul_relu(a, b, precision=precision), a, b, eps)
 
 
+def test_tf32_cuts_its_inputs_off():
+    """The error of the recording (a claim of lesson 06), from numbers whose last 13 bits are gone or rounded away."""
+    generator, k, n = torch.Generator().manual_seed(0), 1024, 256
+    a, b = (torch.randn(size, generator=generator) for size in ((n, k), (k, n)))
+    exact = a.double() @ b.double()
+
+    def error(shorten):
+        wrong = (shorten(a.view(torch.int32)).view(torch.float32).double() @ shorten(b.view(torch.int32)).view(torch.float32).double())
+        return (torch.relu(wrong) - torch.relu(exact)).square().mean().sqrt().item() / k**0.5
+
+    assert error(lambda bits: bits & -(1 << 13)) == pytest.approx(5.42e-4, rel=0.03)
+    assert error(lambda bits: (bits + (1 << 12)) & -(1 << 13)) == pytest.approx(2.08e-4, rel=0.03)
+
+
 @pytest.mark.gpu
 def test_more_tiles_than_a_second_axis_takes():
     width = 65536 * TILES["half"][0][0][1]

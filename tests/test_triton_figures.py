@@ -9,6 +9,8 @@ import pytest
 
 from figures import matmul, row_sum, softmax, style
 from figures.style import Picture
+from helpers import tile_costs
+from helpers.compile import client
 from helpers.kernels.softmax import softmax_naive_operations
 from helpers.lesson import sweep
 from helpers.lesson.widgets import options_of
@@ -122,9 +124,25 @@ def test_strips():
 
 
 def test_cost_of_the_published_tile():
-    cost = matmul.tile_cost(gpu("RTX 5090"), (64, 64, 32), 4, 3)
-    assert cost["intensity"] == 16 and cost["shared_bytes"] == 32768 and cost["accumulators"] == 32
+    cost = matmul.tile_cost("RTX 5090", "64x64x32", 4, 3)
+    assert cost["intensity"] == 16 and cost["shared_bytes"] == 32768 and cost["sums"] == 32
     assert (cost["occupancy"].blocks, cost["occupancy"].warps, cost["occupancy"].limiter) == (3, 12, "shared memory")
+
+
+@pytest.mark.skipif(client.triton_version() not in tile_costs.evidence("T4").detail, reason="shipped by another compiler")
+@pytest.mark.parametrize("gpu_name, tile, num_warps, num_stages", [
+    ("RTX 5090", "64x64x32", 4, 4), ("H100 SXM5", "64x64x32", 4, 3), ("A100", "32x32x32", 8, 5), ("T4", "64x64x32", 4, 4),
+])
+def test_the_cost_widget_shows_what_the_compiler_says(gpu_name, tile, num_warps, num_stages):
+    compiled = tile_costs.compiled_tile(gpu_name, tile, num_warps, num_stages)
+    found = matmul.tile_cost(gpu_name, tile, num_warps, num_stages)
+    assert [found[key] for key in ("registers", "spill_bytes", "shared_bytes")] == [
+        compiled.registers, compiled.spill_bytes, compiled.shared_bytes]
+
+
+def test_a_tile_that_cannot_launch_says_so():
+    assert "cannot launch" not in matmul.explore_cost("RTX 5090", "128x128x32", 8, 3).alt
+    assert matmul.tile_cost("RTX 5090", "128x128x32", 8, 5)["occupancy"].blocks == 0
 
 
 def test_gpus_outside_the_fact_sheet_have_figures_without_limits():

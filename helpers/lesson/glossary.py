@@ -24,6 +24,7 @@ TRITON_TO_CUDA = [
 ]
 
 TERMS = [
+    {"term": "kernel", "meaning": "a function that runs on the GPU; its launch says how many blocks run it"},
     {"term": "thread", "meaning": "the smallest unit with registers of its own; runs on one lane"},
     {"term": "lane", "meaning": "a thread's place in its warp, 0 to 31; also the unit of an SMSP that executes it"},
     {"term": "warp", "meaning": "32 threads that issue instructions together"},
@@ -32,9 +33,13 @@ TERMS = [
     {"term": "grid", "meaning": "all blocks, or programs, of one launch"},
     {"term": "SM", "meaning": "streaming multiprocessor: the part of the chip that a block runs on"},
     {"term": "SMSP", "meaning": "SM sub-partition: one warp scheduler with its registers and lanes; four make an SM"},
+    {"term": "register", "meaning": "32 bits that belong to one thread, next to its lane; the fastest memory there is"},
+    {"term": "shared memory", "meaning": "memory in the SM, close to the lanes, that the threads of one block share"},
+    {"term": "device memory", "meaning": "the GPU's large memory, outside of its chip; CUDA says global memory"},
     {"term": "sector", "meaning": "32 bytes of memory, the least that is moved"},
     {"term": "occupancy", "meaning": "resident warps of an SM over the most it can hold"},
     {"term": "intensity", "meaning": "FLOPs per byte of device-memory traffic"},
+    {"term": "compute capability", "meaning": "the version of a GPU's hardware, 12.0 for the RTX 5090; sm_120 where a compiler asks"},
 ]
 
 UNITS = [

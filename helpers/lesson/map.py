@@ -32,5 +32,5 @@ def part_of(lesson: str) -> str | None:
 def lesson_map():
     """The lessons that are there, as a table."""
     there = [row for row in LESSONS if (NOTEBOOKS / f"{row['lesson']}.ipynb").exists()]
-    rows = [{"part": part_of(row["lesson"])} | row | {"GPU": "not needed"} for row in there]
+    rows = [{"part": part_of(row["lesson"])} | row | {"needs a GPU": "no"} for row in there]
     return table(rows, caption="The map of lessons")

@@ -90,7 +90,8 @@ class _SideBySide:
         return "\n\n".join(repr(item) for item in self.items)
 
     def _repr_html_(self):
-        cells = "".join(f'<div style="flex:1 1 320px;min-width:0">{html_of(item)}</div>' for item in self.items)
+        # A picture keeps its width, so what does not fit beside it goes below.
+        cells = "".join(f'<div style="flex:1 1 {getattr(item, "width", 320)}px;min-width:0">{html_of(item)}</div>' for item in self.items)
         return f'<div style="display:flex;flex-wrap:wrap;gap:16px">{cells}</div>'
 
 
