@@ -15,18 +15,34 @@ function fit() {
   document.body.style.setProperty("--fit", `translate(${x / 2}px, ${y / 2}px) scale(${scale()})`);
 }
 
+function isCut(cell) {
+  const boxes = [...cell.getClientRects()].filter(box => box.height > 0);
+  return column(boxes.at(-1)) > column(boxes[0]);
+}
+
 // A cell on two slides did not fit on one: it may begin on the slide before. A picture that almost fits below its code shrinks.
 function pour() {
-  const boxes = element => [...element.getClientRects()].filter(box => box.height > 0);
-  for (const cell of deck.querySelectorAll(".jp-Cell")) {
-    const cut = () => column(boxes(cell).at(-1)) > column(boxes(cell)[0]);
-    if (!cut()) continue;
-    const picture = cell.querySelector("img");
+  for (const cell of [...deck.querySelectorAll(".jp-Cell")]) {
+    const picture = isCut(cell) && cell.querySelector("img");
     if (picture) {
-      picture.style.maxHeight = `${leastScale * picture.getBoundingClientRect().height / scale()}px`;
-      if (cut()) picture.style.maxHeight = "";
+      picture.style.maxHeight = `${leastScale * picture.height}px`;
+      if (isCut(cell)) picture.style.maxHeight = "";
     }
-    if (cut()) cell.classList.add("long");
+    if (isCut(cell)) cell.classList.add("long");
+  }
+}
+
+// Pictures grow into what is left of their slides.
+function enlarge() {
+  const room = name => parseFloat(getComputedStyle(document.documentElement).getPropertyValue(name)), slides = count();
+  for (const picture of deck.querySelectorAll("img")) {
+    const cell = picture.closest(".jp-Cell"), was = isCut(cell);
+    const most = Math.min(room("--wide"), room("--high") * picture.naturalWidth / picture.naturalHeight);
+    for (const width of [most, (most + picture.width) / 2]) {
+      picture.style.width = `${width}px`;
+      if (count() === slides && isCut(cell) === was) break;
+      picture.style.width = "";
+    }
   }
 }
 
@@ -57,4 +73,4 @@ addEventListener("resize", fit);
 deck.addEventListener("scrollend", () => show(Math.round(deck.scrollLeft / wide)));  // to a word found, by the Tab key
 deck.addEventListener("toggle", () => show(at), true);  // an unfolded tip moves what follows
 addEventListener("hashchange", follow);
-addEventListener("load", () => { fit(); pour(); follow(); });
+addEventListener("load", () => { fit(); pour(); enlarge(); follow(); });
