@@ -52,6 +52,8 @@ def test_a_healthy_laptop_is_told_so():
     (dict(torch="9.9.0", triton="3.5.1", triton_wanted="==4.0.0"), "needs 4.0.0", "triton==4.0.0"),
     (dict(torch="2.10.0", triton="3.6.0"), "torch is 2.10.0", "requirements.txt"),
     (dict(torch=None), "torch is not installed", "requirements.txt"),
+    (dict(torch="2.10.0a0+git1.nv26.01"), "torch is 2.10.0a0", "requirements.txt"),
+    (dict(triton="3.6.0", numpy="2.4.0rc1"), "numpy 2.4.0rc1", "numpy<2.4"),
     (dict(triton="3.5.1"), "Triton is 3.5.1", "requirements.txt"),
     (dict(triton="3.6.0", numpy="2.4.0"), "numpy 2.4.0", "numpy<2.4"),
     (dict(triton="3.6.0+git1234", numpy="2.5.1"), "numpy 2.5.1", "numpy<2.4"),
@@ -102,6 +104,8 @@ def test_a_healthy_laptop_is_told_so():
     (dict(evidence="fast"), "'fast'", "Unset"),
     (dict(evidence="recorded", gpu="NVIDIA L4"), "recorded is set", "Unset"),
     (dict(evidence="live", gpu=None, nvidia_device=True), "no GPU", "Unset"),
+    (dict(evidence="live", cuda_available=False), "no GPU that lessons can use", "Unset"),
+    (dict(libcuda=["/usr/lib/x86_64-linux-gnu/libcuda.so.1"], gpu=None, nvidia_device=True), "driver does not answer", "Restart the machine"),
     (dict(not_found_out={"driver": "OSError()"}), "driver: OSError()", "Report"),
 ])
 def test_one_thing_wrong_is_one_finding(given, what, fix):
@@ -160,6 +164,31 @@ def test_a_code_build_for_a_feature_set_is_read_too():
     assert hardware.has_code_for((12, 1), ["sm_120f"]) and not hardware.has_code_for((12, 0), ["sm_121", "compute_90"])
 
 
+def test_a_driver_that_does_not_answer_is_no_live_measurement():
+    """The library of an updated driver without a restart finds no GPU, and nothing else is wrong."""
+    given = {k: v for k, v in GPU_MACHINE.items() if k not in ("driver", "driver_cuda", "free_memory_gb", "cc", "arch_list", "ptxas")}
+    text = paragraph([only(**given | {"gpu": None, "cuda_available": False})])
+    assert text.startswith("Measurements here are recorded ones") and "Restart the machine" in text
+
+
+def test_a_gpu_without_management_library_is_there_all_the_same(monkeypatch):
+    """As on a Jetson: torch names it."""
+    def init():
+        raise RuntimeError("no NVML")
+
+    monkeypatch.setitem(sys.modules, "pynvml", types.SimpleNamespace(NVMLError=RuntimeError, nvmlInit=init))
+    assert machine._driver({"gpu": "Orin"}) == {"gpu": "Orin"} and machine._driver({}) == {"gpu": None}
+    assert preflight(**GPU_MACHINE | {"gpu": "Orin", "nvidia_device": False}) == preflight(gpu=None, cuda_available=True) == []
+
+
+@pytest.mark.parametrize("given", [
+    {"evidence": "lve"}, {"evidence": "live"}, {"evidence": "live", "triton": None},
+    {"evidence": "live", "cuda_available": True, "cc": (12, 0), "arch_list": ["sm_90"], "torch_cuda": "13.0"},
+])  # fmt: skip
+def test_where_importing_helpers_would_stop_nothing_is_promised(given):
+    assert paragraph(preflight(**LAPTOP | given)).startswith("The course does not run here yet")
+
+
 def test_paragraphs():
     dead = paragraph(preflight(**LAPTOP | {"python": "3.9"}))
     assert dead.startswith("The course does not run here yet. Python is 3.9.") and "To mend" in dead
@@ -186,6 +215,10 @@ def test_wrong_questions_are_refused():
             preflight(driver_cuda=wrong, ptx="8.7")
     with pytest.raises(ValueError, match="compute capability"):
         preflight(cc="RTX 5090", arch_list=[])
+    for wrong in ({"evidence": 1}, {"platform": 3}, {"free_memory_gb": "3"}, {"free_memory_gb": float("nan")}, {"free_memory_gb": -1},
+                  {"arch_list": [None], "cc": (9, 0)}, {"arch_list": 90, "cc": (9, 0)}):
+        with pytest.raises(ValueError, match=f"{next(iter(wrong))} must be a"):
+            preflight(**wrong)
 
 
 def test_every_rule_asks_for_known_facts_and_every_fact_is_asked_for():
@@ -245,7 +278,8 @@ def test_an_unwritable_folder_is_noticed(monkeypatch, tmp_path):
 
 def test_facts_as_others_write_them():
     listed = preflight(cc=(12, 0), arch_list=["sm_80", "sm_90"])
-    assert preflight(cc="12.0", arch_list="sm_80 sm_90") == preflight(cc=12.0, arch_list="sm_80,sm_90") == listed
+    assert preflight(cc="12.0", arch_list="sm_80 sm_90") == preflight(cc=12.0, arch_list="sm_80; sm_90") == listed
+    assert preflight(torch="2.11.0a0+git1.nv26.01") == preflight(**GPU_MACHINE | {"evidence": " Live "}) == []
     assert preflight(platform=None) == preflight(glibc=None) == preflight(python=None) == []
     assert paragraph(preflight(cc=(7, 0))).count("To mend") == 0
 

@@ -5,6 +5,9 @@ anywhere: only rules whose facts are given speak. `facts()` collects those of th
 says in words which kinds of evidence work.
 """
 
+import numbers
+import re
+
 from packaging.version import InvalidVersion, Version
 
 from helpers.facts import parse_cc
@@ -22,7 +25,7 @@ def preflight(**given) -> list[Finding]:
     """Findings about the given facts, or about this machine if none are given; an empty list if all is well.
 
     Facts (`helpers.preflight.machine.KNOWN_FACTS`): versions as strings, cc as (12, 0) or "sm_120", None for what
-    is not installed. Raises TypeError for an unknown fact, ValueError for a version that is none.
+    is not installed. Raises TypeError for an unknown fact, ValueError for a version that is none and other nonsense.
     """
     unknown = sorted(set(given) - set(KNOWN_FACTS))
     if unknown:
@@ -33,7 +36,8 @@ def preflight(**given) -> list[Finding]:
     if known.get("cc") is not None:
         known["cc"] = _cc(known["cc"])
     if isinstance(known.get("arch_list"), str):
-        known["arch_list"] = known["arch_list"].replace(",", " ").split()
+        known["arch_list"] = re.findall(r"[^\s,;]+", known["arch_list"])
+    _refuse_nonsense(known)
     if known.get("platform") is not None:
         names = {"macos": "darwin", "windows": "win32"}
         known["platform"] = names.get(known["platform"].lower(), known["platform"].lower())
@@ -64,6 +68,17 @@ def _refuse_no_version(name: str, value) -> None:
             Version(value)
     except (TypeError, InvalidVersion):
         raise ValueError(f'{name} must be a version as a string, such as "12.4"; got {value!r}') from None
+
+
+def _refuse_nonsense(known: dict) -> None:
+    memory, archs = known.get("free_memory_gb"), known.get("arch_list")
+    if memory is not None and not (isinstance(memory, numbers.Real) and memory >= 0):
+        raise ValueError(f"free_memory_gb must be a number of GB, got {memory!r}")
+    if archs is not None and not (isinstance(archs, list | tuple | set) and all(isinstance(arch, str) for arch in archs)):
+        raise ValueError(f'arch_list must be a list such as ["sm_80", "sm_90"], got {archs!r}')
+    for name in ("evidence", "platform"):
+        if not isinstance(known.get(name), str | None):
+            raise ValueError(f"{name} must be a string, got {known[name]!r}")
 
 
 def _cc(value) -> tuple[int, int]:

@@ -46,24 +46,40 @@ def has_code_for(cc: tuple[int, int], arch_list: list[str]) -> bool:
 
 @rule("gpu")
 def no_gpu(f):
-    if f["gpu"] is None and not f.get("nvidia_device"):
+    if f["gpu"] is None and not f.get("nvidia_device") and not f.get("cuda_available"):
         return Finding("No NVIDIA GPU was found.",
                        "Lessons show recorded measurements, each with the GPU it comes from.",
                        "Nothing to mend: the whole course works so.", severity="note", stops=("live",))
+
+
+@rule("gpu", "nvidia_device", "libcuda")
+def driver_does_not_answer(f):
+    if f["gpu"] is None and f["nvidia_device"] and f["libcuda"] and not f.get("cuda_available"):
+        return Finding("An NVIDIA GPU is built in and its driver installed, but the driver does not answer.",
+                       "No program reaches the GPU. Most often the driver was updated and the one in memory is still the old one.",
+                       "Restart the machine (in a container: its host); nvidia-smi must then list the GPU.", stops=("live",))
 
 
 @rule("evidence")
 def evidence_forced(f):
     asked = (f["evidence"] or "auto").strip().lower() or "auto"
     if asked not in ("auto", "live", "recorded"):
-        return Finding(f"COURSE_EVIDENCE is {f['evidence']!r}.", "It must be auto, live or recorded.",
-                       "Unset COURSE_EVIDENCE.", stops=("live",))
+        return Finding(f"COURSE_EVIDENCE is {f['evidence']!r}.", "It must be auto, live or recorded; importing helpers stops.",
+                       "Unset COURSE_EVIDENCE.", stops=ALL_EVIDENCE)
     if asked == "recorded" and f.get("gpu"):
         return Finding("COURSE_EVIDENCE=recorded is set.", "Recordings are shown although there is a GPU.",
                        "Unset it to measure here.", severity="note", stops=("live",))
-    if asked == "live" and "gpu" in f and f["gpu"] is None:
-        return Finding("COURSE_EVIDENCE=live is set, but there is no GPU.", "Importing helpers stops with an error.",
+    if asked == "live" and _cannot_be_live(f):
+        return Finding("COURSE_EVIDENCE=live is set, but there is no GPU that lessons can use.", "Importing helpers stops with an error.",
                        "Unset COURSE_EVIDENCE.", stops=ALL_EVIDENCE)
+
+
+def _cannot_be_live(f: dict) -> bool:
+    """As `helpers.mode` decides, as far as the facts are given."""
+    missing = any(name in f and f[name] is None for name in ("torch_cuda", "triton"))
+    unreached = f["cuda_available"] is False if "cuda_available" in f else "gpu" in f and f["gpu"] is None
+    no_code = bool(f.get("cc") and f.get("arch_list") is not None and not has_code_for(f["cc"], f["arch_list"]))
+    return missing or unreached or no_code
 
 
 @rule("libcuda")

@@ -84,18 +84,18 @@ def _torch(_) -> dict:
 
     found = {"torch": torch.__version__, "torch_cuda": torch.version.cuda, "cuda_available": torch.cuda.is_available()}
     if found["cuda_available"]:
-        found |= {"cc": torch.cuda.get_device_capability(), "arch_list": torch.cuda.get_arch_list()}
+        found |= {"gpu": torch.cuda.get_device_name(), "cc": torch.cuda.get_device_capability(), "arch_list": torch.cuda.get_arch_list()}
     return found
 
 
-def _driver(_) -> dict:
-    """What the driver's management library says, which works without torch."""
+def _driver(found: dict) -> dict:
+    """What the driver's management library says, which works without torch. (Jetsons have a GPU without this library.)"""
     import pynvml
 
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError:  # no driver, or no device
-        return {"gpu": None}
+        return {"gpu": found.get("gpu")}
     try:
         cuda = pynvml.nvmlSystemGetCudaDriverVersion_v2()
         found = {"driver": pynvml.nvmlSystemGetDriverVersion(), "driver_cuda": f"{cuda // 1000}.{cuda % 1000 // 10}"}

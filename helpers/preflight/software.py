@@ -64,7 +64,7 @@ def old_torch(f):
     if f["torch"] is None:
         return Finding("torch is not installed.", "Nothing of the course runs without it.",
                        "Install the pinned versions: pip install -r requirements.txt.", stops=ALL_EVIDENCE)
-    if Version(f["torch"]) < Version(OLDEST["torch"]):
+    if Version(f["torch"]).release[:2] < Version(OLDEST["torch"]).release:  # NVIDIA's containers bring a 2.11.0a0
         return Finding(f"torch is {f['torch']}.", f"The course is written for {OLDEST['torch']} and newer.",
                        "Install the pinned versions: pip install -r requirements.txt.")
 
@@ -91,7 +91,7 @@ def old_triton(f):
 def numpy_breaks_the_interpreter(f):
     if f["triton"] is None or f["numpy"] is None:
         return None
-    if Version(f["numpy"]) >= Version("2.4") and Version(_base(f["triton"])) < Version("3.7"):
+    if Version(f["numpy"]).release[:2] >= (2, 4) and Version(_base(f["triton"])) < Version("3.7"):
         live = f.get("cuda_available", False)
         return Finding(f"numpy {f['numpy']} does not work with the interpreter of Triton {f['triton']}.",
                        "Kernels that loop up to a runtime size fail when they run on the CPU; this concerns Triton 3.6 "
