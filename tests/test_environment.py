@@ -58,6 +58,16 @@ def test_every_pin_is_exact_and_lies_in_the_packages_range():
         assert str(requirement.marker) == str(ranges[name].marker) and requirement.extras == ranges[name].extras, name
 
 
+# torch's wheel with CUDA fixes the version of NVRTC (by way of cuda-toolkit[nvrtc]), its CPU wheel does not: a pin that
+# contradicts it installs here and on no reader's machine. For another torch: pip install --dry-run torch==VERSION.
+NVRTC_OF_TORCH = {"2.13.0": "13.0.88"}
+
+
+def test_nvrtc_is_the_one_that_torch_with_cuda_asks_for():
+    exact = {Requirement(line).name: next(iter(Requirement(line).specifier)).version for line in pins()}
+    assert exact["nvidia-cuda-nvrtc"] == NVRTC_OF_TORCH[exact["torch"]]
+
+
 def test_triton_is_named_itself_because_the_cpu_wheel_of_torch_does_not_bring_it():
     (triton,) = [Requirement(line) for line in pins() if line.startswith("triton")]
     assert triton.marker.evaluate({"sys_platform": "linux"})
