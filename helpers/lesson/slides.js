@@ -35,7 +35,7 @@ function pour() {
 // Pictures grow into what is left of their slides.
 function enlarge() {
   const room = name => parseFloat(getComputedStyle(document.documentElement).getPropertyValue(name)), slides = count();
-  for (const picture of deck.querySelectorAll("img")) {
+  for (const picture of deck.querySelectorAll("img:not([style*=max-height])")) {  // none that had to shrink
     const cell = picture.closest(".jp-Cell"), was = isCut(cell);
     const most = Math.min(room("--wide"), room("--high") * picture.naturalWidth / picture.naturalHeight);
     for (const width of [most, (most + picture.width) / 2]) {

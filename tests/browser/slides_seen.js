@@ -16,6 +16,8 @@
     if (node.tagName === "IMG") {
       stands(node.getClientRects(), node.alt.slice(0, 30));
       const shown = node.getBoundingClientRect();  // a picture larger than a slide must shrink; others keep their letters
+      const stretched = shown.width / shown.height / (node.naturalWidth / node.naturalHeight);
+      if (Math.abs(stretched - 1) > 0.02) seen.small.push([node.alt.slice(0, 30), "stretched", stretched]);
       const fits = Math.min(1, 1040 / node.naturalWidth, 590 / node.naturalHeight);
       if (shown.width / scale / node.naturalWidth < Math.min(0.935, fits - 0.01)) seen.small.push([node.alt.slice(0, 30), shown.width]);
       continue;
