@@ -4,12 +4,14 @@ import sys
 
 import pandas as pd
 import pytest
+from notebook_runs import read
 
 from figures import streams
 from figures.style import new
 from helpers import results
 from helpers.experiments import experiment
 from helpers.lesson import sweep
+from helpers.lesson.store import NOTEBOOKS
 from helpers.lesson.try_first import try_first
 from helpers.timeline import Span, estimate, schedule, served_in_turn
 
@@ -153,6 +155,15 @@ def test_what_was_expected_beside_what_was_found():
     assert table[0]["found"] == "4, 8, 16, 32, 32 counted"
     slower = results.recorded("copy_compute_overlap").assign(time_us=lambda rows: 1.3 * rows["time_us"])
     assert not try_first(slower)[-1]["as expected"]
+
+
+def test_a_reader_can_run_the_last_column():
+    cells = [cell.source for cell in read(NOTEBOOKS / "11_streams.ipynb").cells if cell.cell_type == "code"]
+    names = {}
+    for source in (cells[0], next(source for source in cells if "any line of the last column" in source)):
+        exec("\n".join(line for line in source.splitlines() if "import" in line), names)
+    for row in try_first(results.recorded("copy_compute_overlap")):
+        assert eval(row["run it yourself"], names) is not None, row
 
 
 def test_what_was_found_where_variants_are_measured_that_nobody_recorded(monkeypatch):
