@@ -625,6 +625,21 @@ def test_an_unwritable_cache_only_costs_time(fresh, monkeypatch, tmp_path):
     assert gelu_16().registers > 0
 
 
+def test_a_full_disc_leaves_no_rubbish(fresh, monkeypatch):
+    def full(content, mtime):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(store.gzip, "compress", full)
+    assert gelu_16().registers > 0 and list((fresh / "compiled").iterdir()) == []
+
+
+def test_a_disassembler_that_fails_says_why(fresh, monkeypatch):
+    compiled = gelu_16()
+    monkeypatch.setattr(client.worker, "ask", lambda *a: {"error": "code", "message": "cuobjdump: no space", "frames": []})
+    with pytest.raises(CompileError, match="^cuobjdump: no space$"):
+        compiled.sass  # noqa: B018
+
+
 def test_what_a_lesson_compiles_is_shipped_and_nothing_else(fresh, monkeypatch):
     gelu_16(BLOCK=64)
     for block in (128, 256):

@@ -71,7 +71,10 @@ def _compiled(text: str) -> Compiled:
 
     def disassemble() -> str:
         def build() -> dict:
-            return {"sass": readable_sass(_ask(request, sass=True)["sass"])}
+            try:
+                return {"sass": readable_sass(_ask(request, sass=True)["sass"])}
+            except _Refused as refused:
+                raise CompileError(refused.reply["message"]) from None
 
         return store.kept({"sass": request}, f"{name}-sass", version, build)[0]["sass"]
 

@@ -92,5 +92,10 @@ def _write(path: Path, request, result: dict) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     content = json.dumps({"format": FORMAT, "request": request, "result": result}, sort_keys=True).encode()
     with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-        file.write(gzip.compress(content, mtime=0))
+        try:
+            file.write(gzip.compress(content, mtime=0))
+            file.flush()
+        except OSError:  # the disc is full: no empty file stays for each result
+            os.unlink(file.name)
+            raise
     os.replace(file.name, path)

@@ -168,7 +168,11 @@ def specialise(functions, request, target):
 
 
 def run(*command):
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip() or f"it ended with {done.returncode}"
+        raise RuntimeError(f"{os.path.basename(command[0])}: {said}")
+    return done.stdout
 
 
 def explained(error, functions):
