@@ -286,11 +286,40 @@ def test_bits_of_floats_in_integer_arrays_are_no_wrong_type(run):
         run("const float* y, float* z", "z[t] = y[t] + 1;", [x, np.zeros(32)])
 
 
-def test_tensor_cores_are_not_there_and_it_says_so(run):
-    with pytest.raises(simt.UnknownInstruction, match=r"PTX line \d+: 'mma.sync.aligned.m16n8k8"):
-        run("float* c", 'unsigned a = 0; float d, e, f, g; asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},'
-            '{%4,%4},{%4},{%5,%5,%5,%5};" : "=f"(d), "=f"(e), "=f"(f), "=f"(g) : "r"(a), "f"(0.f)); c[t] = d + e + f + g;',
-            [np.zeros(32, np.float32)])
+MMA = """unsigned a = %s; float d, e, f, g; %s asm volatile("mma.sync.aligned.%s {%%0,%%1,%%2,%%3},{%%4,%%4},{%%4},{%%5,%%5,%%5,%%5};"
+    : "=f"(d), "=f"(e), "=f"(f), "=f"(g) : "r"(a), "f"(5.f)); c[t] = d + e + f + g;"""
+
+
+def test_a_tensor_core_instruction(run):
+    c = np.zeros(32, np.float32)
+    report = run("float* c", MMA % ("0x40003c00", "", "m16n8k8.row.col.f32.f16.f16.f32"), [c])  # 1 and 2 side by side
+    assert (c == 4 * (4 * (1 + 4) + 5)).all() and report.of("tensor core").executed == 1
+    with pytest.raises(simt.Deadlock, match="names lane 8, which took another path"):
+        run("float* c", MMA % ("t", "if (t < 8)", "m16n8k8.row.col.f32.f16.f16.f32"), [c])
+
+
+@pytest.mark.parametrize("target", ["sm_90", "sm_120"])
+@pytest.mark.parametrize("trans", ["", ".trans"])
+def test_matrices_of_registers_go_to_shared_memory_and_back(target, trans):
+    """PTX ISA: of matrix i, lane l holds values 2 (l % 4) and the next of row l // 4, or of the transposed."""
+    source = """extern "C" __global__ void k(unsigned short* y, unsigned* z) { __shared__ __align__(16) unsigned short s[256]; int t = threadIdx.x;
+        unsigned v = t / 4 * 8 + t % 4 * 2, r = v | v + 1 << 16, a = (unsigned)__cvta_generic_to_shared(s + t * 8);
+        asm volatile("stmatrix.sync.aligned.m8n8.x4TRANS.shared.b16 [%0], {%1,%2,%3,%4};" :: "r"(a), "r"(r), "r"(r + 0x400040), "r"(r + 0x800080),
+            "r"(r + 0xc000c0)); __syncthreads(); for (int i = 0; i < 8; i++) y[t * 8 + i] = s[t * 8 + i];
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4TRANS.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(z[t]), "=r"(z[32 + t]), "=r"(z[64 + t]),
+            "=r"(z[96 + t]) : "r"(a)); }""".replace("TRANS", trans)
+    y, z = np.zeros((4, 8, 8), np.uint16), np.zeros((4, 32, 2), np.uint16)
+    report = simt.run(compile_cuda(source, "k", target), 1, 32, [y, z])
+    numbers = np.arange(256).reshape(4, 8, 8)
+    assert (y == (numbers.transpose(0, 2, 1) if trans else numbers)).all() and (z.reshape(4, 8, 8) == numbers).all()
+    assert report.of("shared matrix store").wavefronts == report.of("shared matrix load").wavefronts == 4
+
+
+def test_other_tensor_core_instructions_are_not_there_and_it_says_so(run):
+    with pytest.raises(simt.UnknownInstruction, match=r"PTX line \d+: 'wmma.load.a.sync"):
+        run("half* x, float* c", """nvcuda::wmma::fragment<nvcuda::wmma::matrix_a, 16, 16, 16, half, nvcuda::wmma::row_major> a;
+            nvcuda::wmma::load_matrix_sync(a, x, 16); c[t] = a.x[0];""", [np.zeros(256, np.float16), np.zeros(32, np.float32)],
+            before="#include <mma.h>")
 
 
 def test_printf(run, capsys):

@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from helpers import simt
+from helpers import simt  # before Triton
 from helpers.compile import compile_kernel
 from helpers.cuda.nvrtc import compile_cuda
 from helpers.kernels import gelu, matmul, row_sum, softmax
+
+import triton  # isort: skip
+import triton.language as tl  # isort: skip
 
 TARGETS = ("sm_80", "sm_90", "sm_120")
 RNG = np.random.default_rng(0)
@@ -164,6 +167,34 @@ def seconds(run) -> float:
     start = time.process_time()
     run()
     return time.process_time() - start
+
+
+@triton.jit
+def dot_kernel(a_ptr, b_ptr, c_ptr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, PRECISION: tl.constexpr, SUMS: tl.constexpr):
+    rows, cols, k = tl.arange(0, M)[:, None], tl.arange(0, N)[None, :], tl.arange(0, K)
+    a, b = tl.load(a_ptr + rows * K + k[None, :]), tl.load(b_ptr + k[:, None] * N + cols)
+    tl.store(c_ptr + rows * N + cols, tl.dot(a, b, input_precision=PRECISION, out_dtype=SUMS))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype,precision,sums,error", [
+    (torch.float16, None, tl.float32, 1e-6), (torch.float16, None, tl.float16, 2e-3), (torch.bfloat16, None, tl.float32, 1e-6),
+    (torch.float32, "tf32", tl.float32, 2e-3), (torch.float32, "tf32x3", tl.float32, 2e-6), (torch.float32, "bf16x6", tl.float32, 2e-6),
+    (torch.int8, None, tl.int32, 0),
+])
+def test_products_on_tensor_cores(target, dtype, precision, sums, error):
+    """Of short operands exact but for one rounding; others lose what their formats lose."""
+    m, n, k = 32, 64, 64
+    a, b = ((torch.randn(shape, generator=torch.Generator().manual_seed(5)) * (40 if dtype == torch.int8 else 1)).to(dtype)
+            for shape in ((m, k), (k, n)))
+    out_dtype = {tl.float32: torch.float32, tl.float16: torch.float16, tl.int32: torch.int32}[sums]
+    c = torch.full((m, n), -77, dtype=out_dtype)
+    compiled = compile_kernel(dot_kernel, a, b, c, M=m, N=n, K=k, PRECISION=precision, SUMS=sums, target=target, num_warps=4)
+    report = simt.run(compiled, 1, 128, [a, b, c])
+    exact, size = a.double() @ b.double(), a.double().abs() @ b.double().abs()
+    assert ((c.double() - exact).abs() <= error * size).all() and report.of("tensor core").executed > 0
+    if precision == "tf32":  # and it is not the ieee product
+        assert ((c.double() - exact).abs() > 1e-5 * size).any()
 
 
 def test_runs_are_quick():

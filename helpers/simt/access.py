@@ -165,6 +165,28 @@ def _load_matrix(instruction, kernel):
     return "shared matrix load", step
 
 
+def _store_matrix(instruction, kernel):
+    """stmatrix: the way back, from the registers to the rows that lanes 8 i .. 8 i + 7 name."""
+    parts = allow(instruction, {"sync", "aligned", "m8n8", "x1", "x2", "x4", "trans", "shared", "shared::cta"})
+    if instruction.parts[-1] != "b16":
+        raise unknown(instruction)
+    where, lane = address(instruction, kernel, instruction.operands[0]), np.arange(32)
+    sources = [reader(instruction, kernel, name, np.uint32) for name in names_in(instruction.operands[1])]
+
+    def step(m, lanes):
+        addresses = where(m)
+        m.memory.count(instruction, "shared", addresses, np.tile(lane < 8 * len(sources), m.threads.warps) & m.flags(lanes), 16)
+        for i, get in enumerate(sources):
+            rows, word = addresses.reshape(-1, 32)[:, 8 * i:8 * i + 8], np.broadcast_to(get(m), m.lanes)[m.numbers(lanes)][:, None]
+            if "trans" not in parts:
+                places = [(rows[:, lane // 4] + (4 * (lane % 4)).astype(np.uint64), word)]
+            else:
+                places = [(rows[:, 2 * (lane % 4) + j] + (2 * (lane // 4)).astype(np.uint64), word.view(U16)[:, j:j + 1]) for j in range(2)]
+            for at, values in places:
+                m.memory.store(instruction, "shared", at.reshape(-1), lanes, values, None, counted=False)
+    return "shared matrix store", step
+
+
 # -------------------------------------------------------------------------------------------- copies, address spaces
 
 
@@ -209,4 +231,4 @@ def _convert_address(instruction, kernel):
 
 
 BUILDERS = {"ld": _load, "ldu": _load, "st": _store, "cp": _async_copy,
-            "cvta": _convert_address, "ldmatrix": _load_matrix}
+            "cvta": _convert_address, "ldmatrix": _load_matrix, "stmatrix": _store_matrix}

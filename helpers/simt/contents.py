@@ -6,7 +6,8 @@ So a kernel of floats that is given an array of something else is noticed, which
 from helpers.simt.kernel import NAME, TYPES, Kernel
 
 MOVES = {"mov", "selp"}
-ADDRESSED = {"ld", "ldu", "st", "atom", "red", "cp", "ldmatrix", "call", "shfl", "vote", "match", "redux", "bar", "barrier", "bra", "brx"}
+ADDRESSED = {"ld", "ldu", "st", "atom", "red", "cp", "ldmatrix", "stmatrix", "mma", "call", "shfl", "vote", "match", "redux", "bar",
+             "barrier", "bra", "brx"}
 
 
 def contents(kernel: Kernel) -> dict[str, str]:

@@ -212,6 +212,14 @@ def to_bf16(values: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(values), 0x7FFF, rounded).astype(np.uint16)
 
 
+def to_tf32(values: np.ndarray, ties_away: bool) -> np.ndarray:
+    """float32 to the bits of a float32 of which the last 13 are zero, to nearest; halfway to even, or away from zero."""
+    bits = np.ascontiguousarray(values).view(np.uint32)
+    half = np.uint32(0x1000) if ties_away else np.uint32(0x0FFF) + ((bits >> np.uint32(13)) & np.uint32(1))
+    rounded = (bits + half) & np.uint32(0xFFFFE000)
+    return np.where(np.isnan(values), np.uint32(0x7FFFFFFF), np.where(np.isinf(values), bits, rounded)).astype(np.uint32)
+
+
 def from_bf16(bits: np.ndarray) -> np.ndarray:
     return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
 

@@ -44,7 +44,7 @@ def _operands(instruction, kernel, *dtypes):
             *(reader(instruction, kernel, text, dtype) for text, dtype in zip(sources, dtypes[1:], strict=True)))
 
 
-def _apply(instruction, kernel, function, result, *dtypes):
+def lanewise(instruction, kernel, function, result, *dtypes):
     """The step that writes function(operands)."""
     write, *get = _operands(instruction, kernel, result, *dtypes)
     if len(get) == 1:
@@ -87,16 +87,16 @@ def _float(function, arity: int, *, modes=(), rounds=False, nan=True):
             if parts & {"ftz", "sat", "relu"}:
                 raise unknown(instruction)
             register = np.uint16 if kind == "bf16" else np.uint32
-            return _apply(instruction, kernel, floats.of_short(function, kind), *[register] * (arity + 1))
+            return lanewise(instruction, kernel, floats.of_short(function, kind), *[register] * (arity + 1))
         if packed:
-            return _apply(instruction, kernel, floats.pairwise(step, *packed), *[packed[0]] * (arity + 1))
-        return _apply(instruction, kernel, step, *[dtype] * (arity + 1))
+            return lanewise(instruction, kernel, floats.pairwise(step, *packed), *[packed[0]] * (arity + 1))
+        return lanewise(instruction, kernel, step, *[dtype] * (arity + 1))
     return build
 
 
 def _mixed(instruction, kernel, function, arity: int):
     """add, sub or fma .f32.f16 and .f32.bf16: all operands but the last one are short."""
-    parts = allow(_without_last(instruction), ROUND, {"sat"})
+    parts = allow(without_last(instruction), ROUND, {"sat"})
     rounding, short = next(iter(parts & ROUND), "rn"), instruction.parts[-1] == "bf16"
     widen = floats.from_bf16 if short else lambda v: v.astype(np.float32)
 
@@ -104,7 +104,7 @@ def _mixed(instruction, kernel, function, arity: int):
         out = floats.one_nan(function(*(widen(v) for v in values[:-1]), values[-1], rounding))
         return floats.clamp(out) if "sat" in parts else out
     given = np.dtype(np.uint16 if short else np.float16)
-    return _apply(instruction, kernel, step, np.float32, *[given] * (arity - 1), np.float32)
+    return lanewise(instruction, kernel, step, np.float32, *[given] * (arity - 1), np.float32)
 
 
 def _division(instruction, kernel):
@@ -157,7 +157,7 @@ def _integer(function, arity: int, *, counts=(), kinds="usb", result=None):
         allow(instruction)
         dtype = _type(instruction, kinds)
         dtypes = [np.uint32 if i in counts else dtype for i in range(arity)]
-        return _apply(instruction, kernel, function, result or dtype, *dtypes)
+        return lanewise(instruction, kernel, function, result or dtype, *dtypes)
     return build
 
 
@@ -175,8 +175,8 @@ def _sum(function, saturating):
     """Integer add and sub, which clamp with .sat."""
     def build(instruction, kernel):
         if allow(instruction, {"sat"}):
-            return _apply(instruction, kernel, saturating, np.int32, np.int32, np.int32)
-        return _apply(instruction, kernel, function, *[_type(instruction, "us")] * 3)
+            return lanewise(instruction, kernel, saturating, np.int32, np.int32, np.int32)
+        return lanewise(instruction, kernel, function, *[_type(instruction, "us")] * 3)
     return build
 
 
@@ -191,21 +191,21 @@ def _product(instruction, kernel, extra: bool):
     multiply = integers.multiply_wide if "wide" in parts else integers.multiply_high if "hi" in parts else np.multiply
     result = np.dtype(f"{dtype.kind}{2 * dtype.itemsize}") if "wide" in parts else dtype
     if extra:
-        return _apply(instruction, kernel, lambda a, b, c: multiply(a, b) + c, result, dtype, dtype, result)
-    return _apply(instruction, kernel, multiply, result, dtype, dtype)
+        return lanewise(instruction, kernel, lambda a, b, c: multiply(a, b) + c, result, dtype, dtype, result)
+    return lanewise(instruction, kernel, multiply, result, dtype, dtype)
 
 
 def _bitwise(function, arity):
     def build(instruction, kernel):
         allow(instruction)
-        return _apply(instruction, kernel, function, *[_type(instruction, "bp")] * (arity + 1))
+        return lanewise(instruction, kernel, function, *[_type(instruction, "bp")] * (arity + 1))
     return build
 
 
 def _lop3(instruction, kernel):
     *_, table = instruction.operands
     instruction_without_table = _with(instruction, instruction.operands[:-1])
-    return _apply(instruction_without_table, kernel, lambda a, b, c: integers.lop3(a, b, c, int(table, 0)), *[np.uint32] * 4)
+    return lanewise(instruction_without_table, kernel, lambda a, b, c: integers.lop3(a, b, c, int(table, 0)), *[np.uint32] * 4)
 
 
 def _with(instruction, operands):
@@ -214,24 +214,24 @@ def _with(instruction, operands):
 
 def _funnel(instruction, kernel):
     parts = allow(instruction, {"l", "r", "wrap", "clamp"})
-    return _apply(instruction, kernel, lambda a, b, c: integers.funnel(a, b, c, "l" in parts, "wrap" in parts),
+    return lanewise(instruction, kernel, lambda a, b, c: integers.funnel(a, b, c, "l" in parts, "wrap" in parts),
                   *[np.uint32] * 4)
 
 
 def _find_bit(instruction, kernel):
     as_shift = "shiftamt" in allow(instruction, {"shiftamt"})
-    return _apply(instruction, kernel, lambda a: integers.find_bit(a, as_shift), np.uint32, _type(instruction, "us"))
+    return lanewise(instruction, kernel, lambda a: integers.find_bit(a, as_shift), np.uint32, _type(instruction, "us"))
 
 
 def _dot_product(instruction, kernel):
     """dp4a.atype.btype d, a, b, c and dp2a.{lo,hi}.atype.btype"""
     *_, left, right = instruction.parts
-    parts, halves = allow(_without_last(instruction), {"lo", "hi"}), instruction.name == "dp2a"
+    parts, halves = allow(without_last(instruction), {"lo", "hi"}), instruction.name == "dp2a"
     if {left, right} - {"u32", "s32"} or len(parts) != halves:
         raise unknown(instruction)
     kinds, high = ["i" if kind == "s32" else "u" for kind in (left, right)], "hi" in parts if halves else None
     result = np.uint32 if kinds == ["u", "u"] else np.int32
-    return _apply(instruction, kernel, lambda a, b, c: integers.dot_product(a, b, c, *kinds, high), result,
+    return lanewise(instruction, kernel, lambda a, b, c: integers.dot_product(a, b, c, *kinds, high), result,
                   np.uint32, np.uint32, result)
 
 
@@ -273,7 +273,7 @@ def _set(instruction, kernel):
     *_, to, source = instruction.parts
     if source in ("f16x2", "bf16x2"):
         return _set_pairs(instruction, kernel)
-    parts = allow(_without_last(instruction), floats.COMPARISONS, {"ftz"})
+    parts = allow(without_last(instruction), floats.COMPARISONS, {"ftz"})
     name, flush = instruction.parts[1], floats.flush if "ftz" in parts and source == "f32" else np.asarray
     short = source == "bf16"
     if to not in ("f16", "f32", "u32", "s32", "bf16") or not (short or source in TYPES):
@@ -281,29 +281,29 @@ def _set(instruction, kernel):
     one = {"f16": np.float16(1), "f32": np.float32(1), "bf16": np.uint16(0x3F80)}.get(to, np.uint32(0xFFFFFFFF))
     take = floats.from_bf16 if short else flush
     dtype = np.dtype(np.uint16 if short else TYPES[source])
-    return _apply(instruction, kernel, lambda a, b: np.where(floats.compare(name, take(a), take(b)), one, one.dtype.type(0)),
+    return lanewise(instruction, kernel, lambda a, b: np.where(floats.compare(name, take(a), take(b)), one, one.dtype.type(0)),
                   one.dtype, dtype, dtype)
 
 
 def _set_pairs(instruction, kernel):
     *_, to, source = instruction.parts
-    allow(_without_last(instruction), floats.COMPARISONS, {"ftz"})
+    allow(without_last(instruction), floats.COMPARISONS, {"ftz"})
     if to not in (source, "u32", "s32"):
         raise unknown(instruction)
     take = floats.from_bf16 if source == "bf16x2" else lambda bits: bits.view(np.float16)
     one = np.uint16({"f16x2": 0x3C00, "bf16x2": 0x3F80}.get(to, 0xFFFF))
     name = instruction.parts[1]
     halves = floats.pairwise(lambda a, b: np.where(floats.compare(name, take(a), take(b)), one, np.uint16(0)), np.uint32, np.uint16)
-    return _apply(instruction, kernel, halves, *[np.uint32] * 3)
+    return lanewise(instruction, kernel, halves, *[np.uint32] * 3)
 
 
 def _selp(instruction, kernel):
     allow(instruction)
     dtype = _type(instruction)
-    return _apply(instruction, kernel, lambda a, b, p: np.where(p, a, b), dtype, dtype, dtype, np.bool_)
+    return lanewise(instruction, kernel, lambda a, b, p: np.where(p, a, b), dtype, dtype, dtype, np.bool_)
 
 
-# ------------------------------------------------------------------------------------------------ moves, conversions
+# ------------------------------------------------------------------------------------------------ moves
 
 
 def _mov(instruction, kernel):
@@ -330,49 +330,10 @@ def _mov(instruction, kernel):
             parts = np.stack(np.broadcast_arrays(*(get(m) for get in readers)), axis=-1)
             write(m, np.ascontiguousarray(parts).view(dtype)[..., 0], lanes)
         return pack
-    return _apply(instruction, kernel, np.asarray, dtype, dtype)
+    return lanewise(instruction, kernel, np.asarray, dtype, dtype)
 
 
-def _cvt(instruction, kernel):
-    """cvt[.round][.ftz][.sat].to.from; also two floats into one register of two halves."""
-    *_, to, source = instruction.parts
-    parts = allow(_without_last(instruction), ROUND, {"rni", "rzi", "rmi", "rpi", "ftz", "sat"})
-    whole = next((p[:2] for p in parts if p in ("rni", "rzi", "rmi", "rpi")), None)
-    rounding = whole or next(iter(parts & ROUND), "rn")
-    flush = floats.flush if "ftz" in parts and source == "f32" else np.asarray
-    half = {"bf16": floats.to_bf16, "f16": floats.to_f16}
-    if to in ("bf16x2", "f16x2") and source == "f32" and parts == {"rn"}:
-        low_half = half[to[:-2]]
-        return _apply(instruction, kernel, lambda high, low: low_half(high).astype(np.uint32) << np.uint32(16)
-                      | low_half(low), np.uint32, np.float32, np.float32)
-    if to == source == "bf16" and whole is not None and len(parts) == 1:
-        return _apply(instruction, kernel,
-                      lambda v: floats.to_bf16(floats.convert(floats.from_bf16(v), np.float32, whole, True, False)), np.uint16, np.uint16)
-    if source == "bf16" and to in TYPES and to != "pred":  # exactly a float32
-        b = np.dtype(TYPES[to])
-        return _apply(instruction, kernel, lambda v: floats.convert(floats.from_bf16(v), b, rounding, whole is not None, "sat" in parts),
-                      b, np.uint16)
-    if to == "bf16" and source == "f32" and parts == {"rn"}:
-        return _apply(instruction, kernel, floats.to_bf16, np.uint16, np.float32)
-    if to == "bf16" and source in TYPES and source != "pred" and not parts - ROUND:
-        wide = np.dtype(TYPES[source])
-        return _apply(instruction, kernel, lambda v: floats.double_to_bf16(_as_double(flush(v)), rounding), np.uint16, wide)
-    if to not in TYPES or source not in TYPES or "pred" in (to, source):
-        raise unknown(instruction)
-    a, b = np.dtype(TYPES[to]), np.dtype(TYPES[source])
-    return _apply(instruction, kernel,
-                  lambda v: floats.convert(flush(v), a, rounding, whole is not None, "sat" in parts), a, b)
-
-
-def _as_double(v):
-    """As float64; what does not fit, whole numbers of 64 bits, rounded to odd."""
-    if v.dtype.kind == "f" or v.dtype.itemsize < 8:
-        return v.astype(np.float64)
-    high, low = v >> v.dtype.type(32), (v & v.dtype.type(0xFFFFFFFF)).astype(np.float64)
-    return floats.odd_sum(high.astype(np.float64) * 2.0**32, low)
-
-
-def _without_last(instruction):
+def without_last(instruction):
     return type(instruction)(**{**vars(instruction), "parts": instruction.parts[:-1]})
 
 
@@ -403,6 +364,6 @@ BUILDERS = {
     "popc": _integer(integers.count_bits, 1, result=np.uint32), "clz": _integer(integers.leading_zeros, 1, result=np.uint32),
     "brev": _integer(integers.reverse_bits, 1), "bfind": _find_bit,
     "bfe": _integer(integers.extract_bits, 3, counts={1, 2}), "bfi": _integer(integers.insert_bits, 4, counts={2, 3}),
-    "setp": _setp, "set": _set, "selp": _selp, "mov": _mov, "cvt": _cvt,
+    "setp": _setp, "set": _set, "selp": _selp, "mov": _mov,
     **dict.fromkeys(("membar", "fence", "nanosleep", "prefetch"), _nothing),
 }

@@ -16,7 +16,7 @@ PACKED = {"f16x2": (np.uint32, np.float16), "f32x2": (np.uint64, np.float32)}  #
 SIZES = {name: np.dtype(dtype).itemsize for name, dtype in TYPES.items() if name != "pred"} | {
     "bf16": 2, "f16x2": 4, "bf16x2": 4, "f32x2": 8}
 NAME = re.compile(r"%?[\w$]+")
-WITHOUT_RESULT = {"st", "red", "bar", "barrier", "bra", "brx", "call", "cp", "prefetch", "ret", "exit", "trap"}
+WITHOUT_RESULT = {"st", "stmatrix", "red", "bar", "barrier", "bra", "brx", "call", "cp", "prefetch", "ret", "exit", "trap"}
 
 
 @dataclass

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from helpers.simt import access, atomics, barriers, cfg, instructions, printing, ptx, together
+from helpers.simt import access, atomics, barriers, cfg, conversions, instructions, printing, ptx, tensor_cores, together
 from helpers.simt.contents import contents
 from helpers.simt.kernel import Instruction, Kernel
 from helpers.simt.operands import reader, unknown
@@ -57,7 +57,7 @@ class Program:
         return Step(instruction, "branch", entry, self._predicate(instruction))
 
     def _step(self, instruction) -> Step:
-        for module in (access, atomics, together, instructions, printing):
+        for module in (access, atomics, together, tensor_cores, instructions, conversions, printing):
             found = module.decode(instruction, self.kernel)
             if found is not None:
                 return Step(instruction, *found, self._predicate(instruction))

@@ -1,0 +1,54 @@
+"""Conversions between numbers of different types (cvt), which round once; bf16 and tf32 are held as bits."""
+
+import numpy as np
+
+from helpers.simt import floats
+from helpers.simt.instructions import ROUND, allow, lanewise, without_last
+from helpers.simt.kernel import TYPES
+from helpers.simt.operands import unknown
+
+
+def decode(instruction, kernel):
+    """("arithmetic", function that executes it) of cvt; None for others."""
+    return ("arithmetic", _cvt(instruction, kernel)) if instruction.name == "cvt" else None
+
+
+def _cvt(instruction, kernel):
+    """cvt[.round][.ftz][.sat].to.from; also two floats into one register of two halves."""
+    *_, to, source = instruction.parts
+    parts = allow(without_last(instruction), ROUND, {"rni", "rzi", "rmi", "rpi", "ftz", "sat"}, {"rna"} if to == "tf32" else ())
+    whole = next((p[:2] for p in parts if p in ("rni", "rzi", "rmi", "rpi")), None)
+    rounding = whole or next(iter(parts & ROUND), "rn")
+    flush = floats.flush if "ftz" in parts and source == "f32" else np.asarray
+    half = {"bf16": floats.to_bf16, "f16": floats.to_f16}
+    if to == "tf32" and source == "f32" and instruction.parts[1:-2] in (("rna",), ("rn",)):
+        return lanewise(instruction, kernel, lambda v: floats.to_tf32(v, instruction.parts[1] == "rna"), np.uint32, np.float32)
+    if to in ("bf16x2", "f16x2") and source == "f32" and parts == {"rn"}:
+        low_half = half[to[:-2]]
+        return lanewise(instruction, kernel, lambda high, low: low_half(high).astype(np.uint32) << np.uint32(16)
+                        | low_half(low), np.uint32, np.float32, np.float32)
+    if to == source == "bf16" and whole is not None and len(parts) == 1:
+        return lanewise(instruction, kernel,
+                        lambda v: floats.to_bf16(floats.convert(floats.from_bf16(v), np.float32, whole, True, False)), np.uint16, np.uint16)
+    if source == "bf16" and to in TYPES and to != "pred":  # exactly a float32
+        b = np.dtype(TYPES[to])
+        return lanewise(instruction, kernel, lambda v: floats.convert(floats.from_bf16(v), b, rounding, whole is not None, "sat" in parts),
+                        b, np.uint16)
+    if to == "bf16" and source == "f32" and parts == {"rn"}:
+        return lanewise(instruction, kernel, floats.to_bf16, np.uint16, np.float32)
+    if to == "bf16" and source in TYPES and source != "pred" and not parts - ROUND:
+        wide = np.dtype(TYPES[source])
+        return lanewise(instruction, kernel, lambda v: floats.double_to_bf16(_as_double(flush(v)), rounding), np.uint16, wide)
+    if to not in TYPES or source not in TYPES or "pred" in (to, source):
+        raise unknown(instruction)
+    a, b = np.dtype(TYPES[to]), np.dtype(TYPES[source])
+    return lanewise(instruction, kernel,
+                    lambda v: floats.convert(flush(v), a, rounding, whole is not None, "sat" in parts), a, b)
+
+
+def _as_double(v):
+    """As float64; what does not fit, whole numbers of 64 bits, rounded to odd."""
+    if v.dtype.kind == "f" or v.dtype.itemsize < 8:
+        return v.astype(np.float64)
+    high, low = v >> v.dtype.type(32), (v & v.dtype.type(0xFFFFFFFF)).astype(np.float64)
+    return floats.odd_sum(high.astype(np.float64) * 2.0**32, low)
