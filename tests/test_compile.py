@@ -584,6 +584,13 @@ def test_settings_of_the_reader_do_not_reach_the_compiler(monkeypatch):
     assert seen["TRITON_PTXAS_PATH"] == "/opt/ptxas" and "PATH" in seen
 
 
+@pytest.mark.parametrize("path", ["/nowhere/ptxas", "/bin/true", "/"])
+def test_an_assembler_that_is_none(monkeypatch, path):
+    monkeypatch.setenv("TRITON_PTXAS_PATH", path)
+    with pytest.raises(CompileError, match=f"^{path} is no ptxas that runs here .* TRITON_PTXAS_PATH may name another"):
+        client.compiler_version.__wrapped__(90)
+
+
 # ------------------------------------------------------------------------------------------------ kept results
 
 

@@ -101,8 +101,14 @@ def compiler_version(capability: int) -> str | None:
         return None
     name = "ptxas-blackwell" if capability >= 100 else "ptxas"
     path = os.environ.get(_ASSEMBLERS[name]) or tool(name)
-    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
-    return f"{triton_version()} ptxas {re.search(r'V([0-9.]+)', said).group(1)}"
+    try:
+        said = subprocess.run([path, "--version"], capture_output=True, text=True).stdout
+    except OSError as error:
+        said = str(error)
+    version = re.search(r"release .*V([0-9.]+)", said)
+    if version is None:
+        raise CompileError(f"{path} is no ptxas that runs here ({said.strip() or 'it says nothing'}); {_ASSEMBLERS[name]} may name another")
+    return f"{triton_version()} ptxas {version.group(1)}"
 
 
 def tool(name: str) -> Path:
