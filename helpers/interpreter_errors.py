@@ -35,6 +35,8 @@ def explained(error: Exception, interpreter_error: type[Exception]) -> str:
             break
         error = error.__cause__
     what = f"{type(error).__name__}: {error}"
+    if not str(error):  # a bare assert of Triton's own
+        what += traceback.extract_tb(error.__traceback__)[-1].line or ""
     if place is None:
         return what
     cell = "ipykernel" in place.filename or place.filename.startswith("<")

@@ -26,7 +26,14 @@ def misspelt_kernel(x_ptr):
     tl.store(x_ptr + offset, 0.0)  # noqa: F821
 
 
+@triton.jit
+def half_kernel(x_ptr):
+    x = tl.load(x_ptr + tl.arange(0, 16)[:, None] * 16 + tl.arange(0, 16)[None, :])
+    tl.store(x_ptr, tl.sum(tl.dot(x, x, tl.zeros((16, 16), tl.float16))))
+
+
 @pytest.mark.parametrize("kernel, args, said", [
+    (half_kernel, (torch.zeros(16, 16),), r"half_kernel, line \d+ of test_interpreter_errors.py:\n    .*\nAssertionError: assert .*acc"),
     (outside_kernel, (torch.zeros(4), torch.zeros(8), 8),
      r"unmasked, line \d+ of test_interpreter_errors.py:\n    return tl.load\(x_ptr \+ tl.arange\(0, BLOCK\)\)\nIndexError: program .* outside"),
     (misspelt_kernel, (torch.zeros(4),),
