@@ -158,9 +158,10 @@ def check_on_poisoned(run, what: str) -> None:
     An element that the kernel does not write keeps the NaN, instead of a lucky value from an earlier run.
     """
     out = run.call()
-    for tensor in out if isinstance(out, tuple | list) else (out,):
-        if isinstance(tensor, torch.Tensor) and tensor.is_floating_point():
-            tensor.fill_(float("nan"))
+    with torch.inference_mode():  # also what is closed to changes outside: results of that mode, and parameters
+        for tensor in out if isinstance(out, tuple | list) else (out,):
+            if isinstance(tensor, torch.Tensor) and tensor.is_floating_point():
+                tensor.fill_(float("nan"))
     del out
     again = run.call()
     try:

@@ -4,6 +4,7 @@ import json
 import math
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -277,6 +278,17 @@ def test_a_result_of_another_kind_is_a_wrong_result(answer):
     run = Run(lambda: answer, lambda out: torch.testing.assert_close(out.double(), torch.zeros(1).double()))
     with pytest.raises(AssertionError, match="toy: wrong result, so it is not timed. .*(NoneType|list|str)"):
         measure.check_on_poisoned(run, "toy")
+
+
+@pytest.mark.parametrize("variant", [torch.inference_mode()(torch.relu), lambda x: torch.nn.Parameter(torch.relu(x))])
+def test_results_that_are_closed_to_changes_are_poisoned_all_the_same(variant):
+    x = torch.randn(64)
+    good = experiment.Run(lambda: variant(x), lambda out: torch.testing.assert_close(out.detach(), torch.relu(x)))
+    measure.check_on_poisoned(good, "toy")
+    with torch.inference_mode():
+        kept = torch.relu(x)
+    with pytest.raises(AssertionError, match="toy: wrong result"):
+        measure.check_on_poisoned(experiment.Run(lambda: kept, good.check), "toy")
 
 
 def test_what_is_not_written_is_a_wrong_result():

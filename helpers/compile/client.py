@@ -107,7 +107,8 @@ def compiler_version(capability: int) -> str | None:
         said = str(error)
     version = re.search(r"release .*V([0-9.]+)", said)
     if version is None:
-        raise CompileError(f"{path} is no ptxas that runs here ({said.strip()[:80] or 'it says nothing'}); {_ASSEMBLERS[name]} may name another")
+        said = said.strip()[:80] or "it says nothing"
+        raise CompileError(f"{path} is no ptxas that runs here ({said}); {_ASSEMBLERS[name]} may name another")
     return f"{triton_version()} ptxas {version.group(1)}"
 
 
