@@ -84,5 +84,5 @@ LIBRARIES = [
      "where you meet it": "C++; Python since version 4.0",
      "known from": "CUTLASS documentation, Python DSL FAQ; 4.8.0 (2026-09) is the newest named, date unverified; not tried here"},
     {"layer": "CUDA C++", "you write": "the work of a thread", "it decides": "registers and instruction order",
-     "where you meet it": "this part", "known from": "NVRTC 13.5, run here"},
+     "where you meet it": "this part", "known from": "NVRTC 13.0, run here"},
 ]
