@@ -99,14 +99,18 @@ def _counted(described: str, metrics) -> list[dict[str, float]]:
 
 
 def parse(output: str, metrics=METRICS) -> list[dict[str, float]]:
-    """The metrics of each launch in ncu's CSV output, in order; whole numbers as int."""
+    """The metrics of each launch in ncu's CSV output, in order; whole numbers as int. Raises RuntimeError for one that the
+    GPU does not have."""
     short = {metric: name for name, metric in metrics.items()}
     lines = output.splitlines()
     start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
     by_launch = {}
     for row in csv.DictReader(io.StringIO("\n".join(lines[start:]))):
         if row.get("Metric Name") in short:
-            value = float(row["Metric Value"].replace(",", ""))
+            try:
+                value = float(row["Metric Value"].replace(",", ""))
+            except ValueError:
+                raise RuntimeError(f"ncu counts no {row['Metric Name']} on this GPU: it says {row['Metric Value']!r}") from None
             value = int(value) if value.is_integer() else value
             by_launch.setdefault(int(row["ID"]), {})[short[row["Metric Name"]]] = value
     return [by_launch[i] for i in sorted(by_launch)]

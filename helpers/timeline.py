@@ -9,6 +9,8 @@
 
 import contextlib
 import dataclasses
+import math
+import numbers
 import statistics
 import time
 
@@ -94,9 +96,8 @@ def schedule(chunks: int, copy_in: float, kernel: float, copy_out: float = 0.0, 
     chunks' copies in first; with two engines each direction has its own. Raises ValueError for fewer than 1 chunk or
     engine, or negative times.
     """
-    if chunks < 1 or copy_engines < 1 or min(copy_in, kernel, copy_out) < 0:
-        raise ValueError(f"need at least one chunk and one copy engine and times of at least 0, got {chunks} chunks, "
-                         f"{copy_engines} engines, {copy_in}, {kernel}, {copy_out}")
+    _check(chunks, copy_engines, copy_in, kernel, copy_out)
+    chunks = int(chunks)
     steps = [(name, total / chunks) for name, total in
              (("copy in", copy_in), ("kernel", kernel), ("copy out", copy_out)) if total]
     if overlap:  # in the order in which the engines meet the work: all copies in, all kernels, all copies out
@@ -112,6 +113,14 @@ def schedule(chunks: int, copy_in: float, kernel: float, copy_out: float = 0.0, 
     return spans
 
 
+def _check(chunks: int, copy_engines: int, *times: float) -> None:
+    whole = all(isinstance(n, numbers.Real) and n >= 1 and n % 1 == 0 for n in (chunks, copy_engines))
+    if not whole or not all(isinstance(t, numbers.Real) and 0 <= t < math.inf for t in times):
+        raise ValueError("need at least one chunk and one copy engine, whole ones, and times of at least 0, "
+                         f"got {chunks} chunks, {copy_engines} engines, {', '.join(map(str, times))}")
+
+
 def estimate(chunks: int, transfer: float, execution: float) -> float:
-    """Time of n chunks, each copied in and then worked on: what is longer, and one chunk of what is shorter."""
+    """Time of n chunks, each copied in and then worked on: what is longer, and one chunk of what is shorter. Raises as `schedule`."""
+    _check(chunks, 1, transfer, execution)
     return max(transfer, execution) + min(transfer, execution) / chunks

@@ -40,9 +40,11 @@ def test_the_model_keeps_its_rules(engines, overlap):
 
 
 def test_the_model_refuses_nonsense():
-    for bad in ((0, 1, 1), (2, -1, 1)):
-        with pytest.raises(ValueError, match="at least one chunk"):
-            schedule(*bad)
+    for bad in ((0, 1, 1), (2, -1, 1), (2.5, 1, 1), (2, float("nan"), 1), (2, 1, float("inf")), ("2", 1, 1), (2, None, 1)):
+        for model in (schedule, estimate):
+            with pytest.raises(ValueError, match="at least one chunk"):
+                model(*bad)
+    assert schedule(2.0, 1, 1) == schedule(2, 1, 1) and estimate(2.0, 1, 1) == 1.5
 
 
 # ------------------------------------------------------------------------------------------------ measured timelines

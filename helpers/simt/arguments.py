@@ -31,8 +31,9 @@ def bind(kernel, args, device: memory.Global) -> list[np.ndarray]:
             address = device.add(number, _buffer(name, value))
             bound.append(np.array([address], np.uint64).view(np.uint8))
         elif role == "pointer" and not (kernel.from_triton and number >= len(params) - 2 and value == 0):
+            hint = "; Triton drops arguments that are constexpr or 1" if kernel.from_triton else ""
             raise TypeError(f"{kernel.name}: {name} ({param.name}) is a pointer and needs an array, got "
-                            f"{type(value).__name__} {reprlib.repr(value)}")
+                            f"{type(value).__name__} {reprlib.repr(value)}{hint}")
         else:
             bound.append(_number(kernel.name, name, param, value))
     return bound

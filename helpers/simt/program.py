@@ -11,6 +11,9 @@ from helpers.simt.contents import contents
 from helpers.simt.kernel import Instruction, Kernel
 from helpers.simt.operands import reader, unknown
 
+TENSOR_CORES = "this target's own way to its Tensor Cores: compile for sm_80 or sm_120, which use mma.sync"
+ELSEWHERE = {"wgmma": TENSOR_CORES, "tcgen05": TENSOR_CORES, "wmma": "Tensor Cores are reached by mma.sync here"}
+
 
 @dataclass
 class Step:
@@ -61,7 +64,7 @@ class Program:
             found = module.decode(instruction, self.kernel)
             if found is not None:
                 return Step(instruction, *found, self._predicate(instruction))
-        raise unknown(instruction)
+        raise unknown(instruction, ELSEWHERE.get(instruction.name, ""))
 
     def _predicate(self, instruction):
         if instruction.predicate is None:
