@@ -88,6 +88,7 @@ def draw_cost(axes, spec, cost: dict):
     for i, count in enumerate(counts.values()):
         left.annotate(str(count), (i, count), xytext=(0, 2), textcoords="offset points", ha="center", fontsize=8.5)
     left.set_xticks(range(4), needs)
+    left.yaxis.get_major_locator().set_params(integer=True)
     left.set(ylabel="programs an SM could hold", ylim=(0, 1.18 * max(counts.values())))
     left.grid(axis="x", visible=False)
     peak, rate = spec.fp32_tflops, spec.bandwidth_gb_per_s
@@ -97,7 +98,7 @@ def draw_cost(axes, spec, cost: dict):
         y = min(peak, intensity * rate / 1e3)
         right.plot(intensity, y, marker="o", color=ROLE["compute"])
         right.annotate(f"{text}\n{intensity:.3g} FLOP/B", (intensity, y), va="top", ha="left", fontsize=8.5,
-                       xytext=(8, 2), textcoords="offset points")
+                       xytext=(8, -5), textcoords="offset points")
     right.set(xscale="log", yscale="log", xlabel="FLOP per byte loaded", ylabel="TFLOPS if all came from memory",
               ylim=(0.05 * rate / 1e3, 2.5 * peak))
     limit_line(right, peak, f"FP32 peak: {peak:.0f}")

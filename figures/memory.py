@@ -5,7 +5,7 @@ from matplotlib.ticker import FuncFormatter
 
 from figures.style import ROLE, SERIES, Picture, new
 from helpers.roofline import attainable_tflops, fitted, growth, operations
-from helpers.specs import gpu, products
+from helpers.specs import gpu, latencies, products, same_product, sources
 
 WALL_SERIES = {  # series: name, role, marker, place of the label in points
     "HW FLOPS": ("peak compute", "compute", "s", 0),
@@ -256,5 +256,14 @@ def show_hierarchy(name: str = "RTX 5090") -> Picture:
     fast, slow = levels[0]["tb_per_s"], levels[-1]["tb_per_s"]
     ratio = f": registers deliver {fast / slow:,.0f} times what device memory does" if fast and slow else ""
     fig.suptitle(f"{gpu(name).name}{ratio}", x=0.01, ha="left", fontsize=11, weight="bold")
-    return Picture(fig, hierarchy_alt(name),
-                   "published (latencies: Mark Dewing; L1 and L2 rates: Chips and Cheese) or derived from table 1-1")
+    return Picture(fig, hierarchy_alt(name), hierarchy_sources(name))
+
+
+def hierarchy_sources(name: str) -> str:
+    """Where the numbers of the hierarchy come from; where sources differ on the latencies, what the others found."""
+    titles, rows = sources(), [row for row in latencies() if same_product(gpu(name).name, row["gpu"]) and "l2_cycles" in row]
+    of_latency = [f"latencies: {titles[row['source']]['title']}" if row is rows[0] else
+                  f"{titles[row['source']]['title']}: {row['l1_cycles']:g}, {row['l2_cycles']:g}, {row['dram_cycles']:g} cycles"
+                  for row in rows]
+    lines = [f"published ({'; '.join([*of_latency[:1], 'L1 and L2 rates: Chips and Cheese'])}) or derived from table 1-1"]
+    return "\n".join(lines + [f"others measured · {text}" for text in of_latency[1:]])

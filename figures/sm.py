@@ -60,11 +60,11 @@ def draw_sm(ax, name: str):
                 va="top" if lanes <= 16 else "center", fontsize=8, color=ROLE["limit"])
         cores = facts["tensor_cores"]
         text = "Tensor Core" if cores == 1 else "Tensor Cores: unknown" if cores is None else f"{cores} Tensor Cores"
-        text += " (unverified)" if facts["tensor_cores_doubtful"] else ""
+        text += " ?" if facts["tensor_cores_doubtful"] else ""
         box(ax, left + 1, 17, width - 2, 4, text, role="model", fill=0.25, fontsize=8.5)
-    extra = f"; Tensor Memory {facts['tmem_kib']} KiB" if facts["tmem_kib"] else ""
+    extra = f"\nbeside it {facts['tmem_kib']} KiB of Tensor Memory for the Tensor Cores" if facts["tmem_kib"] else ""
     box(ax, 3, 3, 94, 10, f"L1 cache and shared memory: {facts['unified_kib']} KiB, of which shared at most "
-        f"{facts['shared_kib']} KiB{extra}\none block's threads meet here", role="memory", fill=0.22, fontsize=9)
+        f"{facts['shared_kib']} KiB\none block's threads meet here{extra}", role="memory", fill=0.22, fontsize=9)
     return ax
 
 
@@ -82,7 +82,8 @@ def show_sm(name: str = "RTX 5090") -> Picture:
     cycles = 32 // f["lanes"] if f["lanes"] else None
     took = {1: "in one cycle", 2: "in two cycles", None: ""}[cycles]
     ax.set_title(f"{f['gpu']}: {f['lanes']} lanes take a warp's 32 threads {took}")
-    return Picture(fig, sm_alt(name), "published · CUDA Programming Guide tables 30-33, table 1-1")
+    doubt = " · ? unverified" if f["tensor_cores_doubtful"] else ""
+    return Picture(fig, sm_alt(name), f"published · CUDA Programming Guide tables 30-33, table 1-1{doubt}")
 
 
 # ------------------------------------------------------------------------------------- Fig 1-4: levels

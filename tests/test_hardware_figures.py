@@ -236,3 +236,27 @@ def test_widgets_over_their_range(callback, controls, unrendered):
 def test_a_missing_peak_is_a_sentence():
     assert repr(memory.show_roofline("T4", "tf32")) == "The T4 has no TF32 peak in the table: it has no unit for it."
     assert "nobody published one" in html_of(memory.show_roofline("GB10", "tf32"))
+
+
+@pytest.mark.parametrize("name", sm.SM_CONTROLS["name"][0])
+def test_words_stay_in_their_boxes(name):
+    fig, ax = style.new(7.6, 4.7)
+    sm.draw_sm(ax, name)
+    fig.canvas.draw()
+    boxes = [patch.get_window_extent() for patch in ax.patches]
+    for text in ax.texts:
+        words = text.get_window_extent()
+        around = [b for b in boxes if b.x0 < (words.x0 + words.x1) / 2 < b.x1 and b.y0 < (words.y0 + words.y1) / 2 < b.y1]
+        inner = min(around, key=lambda b: b.width)
+        assert inner.x0 < words.x0 and words.x1 < inner.x1, f"{text.get_text()!r} is wider than its box"
+
+
+def test_the_hierarchy_names_the_source_of_its_latencies():
+    assert "Mark Dewing" in memory.hierarchy_sources("RTX 5090") and "\n" not in memory.hierarchy_sources("RTX 5090")
+    a100 = memory.hierarchy_sources("A100")
+    assert "latencies: arXiv 2208.11174" in a100 and "arXiv 2402.13499" in a100 and "37.9, 261.5, 466 cycles" in a100
+    assert "latencies" not in memory.hierarchy_sources("T4")
+
+
+def test_a_doubtful_number_is_marked():
+    assert "? unverified" in sm.show_sm("T4").evidence and "?" not in sm.show_sm("RTX 5090").evidence

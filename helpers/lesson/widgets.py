@@ -40,6 +40,7 @@ class Explorer:
 
     def widget(self):
         view = ipywidgets.HTML(html_of(self.shown))
+        view.add_class("jp-RenderedHTMLCommon")  # tables look as they do in JupyterLab's outputs, not bare
         inputs = {}
         for name, (values, start) in self.options.items():
             label = name.replace("_", " ")
