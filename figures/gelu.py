@@ -40,8 +40,8 @@ def draw_programs(ax, n: int, block: int):
             continue
         first, last = program * block, min(n, (program + 1) * block)
         inside = (last - first) / block
-        box(ax, x, 12, width * inside, 9, f"{first:,}\nto {last - 1:,}" if inside > 0.35 else "", role="memory",
-            fontsize=7.5)
+        size = min(7.5, 7.5 * width * inside / len(f"to {last - 1:,}"))  # at 7.5 points a letter is about one unit wide
+        box(ax, x, 12, width * inside, 9, f"{first:,}\nto {last - 1:,}" if size >= 6 else "", role="memory", fontsize=size)
         if inside < 1:
             masked = box(ax, x + width * inside, 12, width * (1 - inside), 9, role="muted", fill=0.08)
             masked.set(hatch="///", linewidth=0.6)

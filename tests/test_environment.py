@@ -7,11 +7,13 @@ import sys
 import tomllib
 from pathlib import Path
 
+import nbformat
 import pytest
 import yaml
 from packaging.requirements import Requirement
 
 from helpers.lesson.map import LESSONS
+from helpers.lesson.store import readme_pictures
 
 ROOT = Path(__file__).parent.parent
 
@@ -104,6 +106,17 @@ def test_links_of_the_readme_exist():
     links = re.findall(r"\]\(([^)#\s]+)", README)
     local = [link for link in links if not re.match(r"[a-z]+:", link)]
     assert len(local) >= 10 and [link for link in local if not (ROOT / link).exists()] == []
+
+
+def test_the_readmes_pictures_are_those_of_the_notebooks():
+    shown = dict(re.findall(r"!\[([^]]+)\]\((pictures/[\w.]+)\)", README))
+    stored = {}
+    for path in (ROOT / "notebooks").glob("*.ipynb"):
+        stored |= readme_pictures(nbformat.read(path, as_version=4))
+    assert {Path(file).stem for file in shown.values()} == {path.stem for path in (ROOT / "pictures").iterdir()} == {*stored, "jupyterlab"}
+    for name, png in stored.items():
+        assert (ROOT / "pictures" / f"{name}.png").read_bytes() == png, f"{name} is not what its notebook shows: make notebooks"
+    assert all(len(alt) > 40 for alt in shown)
 
 
 def test_the_readme_lists_every_lesson_with_its_question():

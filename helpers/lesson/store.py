@@ -4,12 +4,13 @@
     python -m helpers.lesson.store notebooks/03_gelu.ipynb
     python -m helpers.lesson.store --sync-only           only copy shipped kernels into the cells that teach them
 
-What a notebook compiles is shipped in helpers/data/compiled/<notebook>.
+What a notebook compiles is shipped in helpers/data/compiled/<notebook>; pictures that the README shows go to pictures/.
 A notebook that raises is not written; the error and its cell are printed, and the command exits with 1.
 """
 
 import argparse
 import ast
+import base64
 import hashlib
 import importlib
 import inspect
@@ -51,6 +52,8 @@ def main(arguments=None) -> int:
                 continue
             clean(notebook)
         nbformat.write(notebook, path)
+        for name, png in readme_pictures(notebook).items():
+            (ROOT / "pictures" / f"{name}.png").write_bytes(png)
         took = "" if options.sync_only else f", {time.monotonic() - began:.1f} s"
         size = path.stat().st_size / 1e6
         print(f"{path.name}: {changed} kernels updated, {size:.2f} MB{took}", flush=True)
@@ -90,6 +93,16 @@ def stored_mark(cell) -> str:
     outputs = [{key: value for key, value in output.items() if key != "execution_count"} for output in cell.outputs]
     digest = hashlib.sha256(json.dumps(outputs, sort_keys=True).encode()).hexdigest()
     return f"{len(outputs)} outputs, {digest[:16]}"
+
+
+def readme_pictures(notebook) -> dict[str, bytes]:
+    """The stored pictures that the README shows too: PNGs by the name that their cell has in its metadata `picture`."""
+    found = {}
+    for cell in notebook.cells:
+        if name := cell.metadata.get("picture"):
+            html = "".join(str(output.get("data", {}).get("text/html", "")) for output in cell.outputs)
+            found[name] = base64.b64decode(re.search(r'src="data:image/png;base64,([^"]+)"', html)[1])
+    return found
 
 
 def sync_kernels(notebook) -> int:

@@ -1,7 +1,11 @@
-"""A reader's first minutes, in a real browser: JupyterLab opens a lesson, runs it all, a slider moves a picture."""
+"""A reader's first minutes, in a real browser: JupyterLab opens a lesson, runs it all, a slider moves a picture.
+
+COURSE_SCREENSHOT names a PNG file that keeps what is then to be seen (the README's is pictures/jupyterlab.png).
+"""
 
 import contextlib
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -109,6 +113,10 @@ def test_a_lesson_runs_and_its_slider_moves_the_picture(page, lab):
     page.keyboard.press("ArrowRight")
     page.wait_for_function(f"before => {shown} != before", arg=before, timeout=20_000)
     assert not ours(page.errors), ours(page.errors)
+    if kept := os.environ.get("COURSE_SCREENSHOT"):
+        page.set_viewport_size({"width": 1280, "height": 860})
+        page.locator(".jp-OutputArea-output .widget-html-content img").first.scroll_into_view_if_needed()
+        page.screenshot(path=kept)
 
 
 def ours(errors):
