@@ -148,8 +148,8 @@ def _run(name: str, text: str, capability: int, options) -> tuple[str, bytes, st
         log = _content(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program).decode().rstrip("\0 \n")
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             if re.search(r'cannot open source file "(nv|cuda)/', log):
-                log += ("\n\nThis header belongs to CUDA's C++ library, which cooperative_groups.h needs, too. Neither NVRTC nor Triton brings "
-                        'it: options=("-I...",) says where it is, in the include/cccl folder of a CUDA 13 toolkit.')
+                log += ("\n\nThis header belongs to CUDA's C++ library, which cooperative_groups.h needs, too. Neither NVRTC nor "
+                        'Triton brings it: options=("-I...",) says where it is, in the include/cccl folder of a CUDA 13 toolkit.')
             wrong_option = status == nvrtc.nvrtcResult.NVRTC_ERROR_INVALID_OPTION  # or a target it does not know
             raise (ValueError if wrong_option else CompileError)(log or str(status))
         ptx = _content(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program).decode().rstrip("\0")
