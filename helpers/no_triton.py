@@ -69,7 +69,7 @@ def install() -> None:
     triton.cdiv = lambda a, b: -(-a // b)
     triton.next_power_of_2 = lambda n: 1 << max(0, (n - 1).bit_length())
     triton.Config = lambda *args, **kwargs: None
-    triton.autotune = lambda *args, **kwargs: lambda fn: fn
+    triton.autotune = triton.heuristics = lambda *args, **kwargs: lambda fn: fn
     triton.__path__ = []
     sys.modules["triton"] = triton
     sys.modules["triton.language"] = language

@@ -2,6 +2,7 @@
 
 import inspect
 import linecache
+import sys
 import textwrap
 from pathlib import Path
 
@@ -104,6 +105,24 @@ def test_what_triton_refuses_is_refused():
     out = torch.zeros(9)
     kernel[lambda meta: (triton.cdiv(meta["n"], meta["BLOCK"]),)](x, out, 9, BLOCK=8)
     assert out.all()
+
+
+def test_every_decorator_of_a_kernel_is_there(monkeypatch):
+    for name in ("triton", "triton.language"):
+        monkeypatch.setitem(sys.modules, name, sys.modules[name])  # put back afterwards
+    no_triton.install()
+    import triton as stand_in
+
+    assert stand_in.STAND_IN
+
+    @stand_in.autotune(configs=[stand_in.Config({"BLOCK": 64}, num_warps=2)], key=["n"])
+    @stand_in.heuristics({"TILE": lambda arguments: 64})
+    @stand_in.jit(do_not_specialize=["n"])
+    def kernel(x_ptr, n, BLOCK, TILE):
+        pass
+
+    with pytest.raises(no_triton.NeedsTriton, match="so kernel cannot run here"):
+        kernel[(1,)](torch.zeros(1), 1)
 
 
 def test_evidence_names_torch(monkeypatch):
