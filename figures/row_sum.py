@@ -132,10 +132,12 @@ def draw_in_flight(axes, spec, latency_ns: float, rows_per_sm: int, loads_under_
     left, right = axes
     facts = [in_flight(spec, latency_ns, rows_per_sm, w, loads_under_way) for w in NUM_WARPS]
     x = range(len(NUM_WARPS))
-    left.bar(x, [f["warps"] / 4 for f in facts], 0.55, color=ROLE["memory"])
+    left.bar(x, [f["warps"] / 4 for f in facts], 0.78, color=ROLE["memory"])
     for i, f in enumerate(facts):
-        left.annotate(f"{f['programs']} × {NUM_WARPS[i]}", (i, f["warps"] / 4), xytext=(0, 2),
-                      textcoords="offset points", ha="center", fontsize=8)
+        full = f["warps"] == spec.limits.max_warps_per_sm  # above the bar stands the name of the limit
+        left.annotate(f"{f['programs']} × {NUM_WARPS[i]}", (i, f["warps"] / 4), xytext=(0, -3 if full else 2),
+                      textcoords="offset points", ha="center", va="top" if full else "bottom", fontsize=8,
+                      color="white" if full else "black")
     left.set(ylabel="resident warps an SMSP", ylim=(0, 1.2 * max(spec.limits.max_warps_per_sm / 4, 1)))
     limit_line(left, spec.limits.max_warps_per_sm / 4, f"room for {spec.limits.max_warps_per_sm // 4}")
     right.plot(x, [f["gb_per_s"] for f in facts], marker="o", linestyle="--", color=ROLE["model"])

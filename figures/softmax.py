@@ -219,12 +219,14 @@ def draw_running(axes, x, tile: int):
     below.bar([(a + s["end"]) / 2 for a, s in zip(ends, steps, strict=False)], [s["sum"] for s in steps], tile * 0.7,
               color=[ROLE["accent"] if 0 < s["correction"] < 1 else ROLE["memory"] for s in steps])
     top = max(s["sum"] for s in steps)
-    corrected = [i for i, s in enumerate(steps) if 0 < s["correction"] < 1]
-    for i in corrected[:12]:
-        s = steps[i]
-        around = max(step["sum"] for step in steps[max(0, i - 1):i + 2])  # the label is wider than a bar
-        below.annotate(f"× {s['correction']:.2g}", ((ends[i] + s["end"]) / 2, around), xytext=(0, 3),
-                       textcoords="offset points", ha="center", fontsize=7.5)
+    free_from = 0.0  # labels may be wider than bars: where the next one would reach into the last, it is left out
+    for i, s in enumerate(steps):
+        middle, label_width = (ends[i] + s["end"]) / 2, 0.08 * len(x)
+        if 0 < s["correction"] < 1 and middle - label_width / 2 >= free_from:
+            around = max(step["sum"] for step in steps[max(0, i - 1):i + 2])
+            below.annotate(f"× {s['correction']:.2g}", (middle, around), xytext=(0, 3), textcoords="offset points",
+                           ha="center", fontsize=7.5)
+            free_from = middle + label_width / 2
     above.set(ylabel="value, maximum", xlim=(0, len(x)))
     below.set(ylabel="running sum", xlabel="column", ylim=(0, 1.25 * top))
     return steps

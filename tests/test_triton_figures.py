@@ -6,6 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from figures import matmul, row_sum, softmax, style
 from figures.style import Picture
@@ -99,6 +100,22 @@ def test_corrections_follow_the_pattern():
         return sum(0 < s["correction"] < 1 for s in softmax.online_steps(softmax.PATTERNS[pattern](128), 16))
 
     assert corrected("rising") == 7 and corrected("falling") == 0
+
+
+@pytest.mark.parametrize("size, draw", [
+    ((7.2, 4.2, 2, 1), lambda axes: softmax.draw_running(axes, softmax.PATTERNS["rising"](128), 4)),
+    ((7.2, 4.2, 2, 1), lambda axes: softmax.draw_running(axes, softmax.PATTERNS["masked start"](128), 4)),
+    ((8.4, 3.3, 1, 2), lambda axes: row_sum.draw_in_flight(axes, gpu("RTX 5090"), 389.0, 64, 4)),
+    ((8.4, 3.3, 1, 2), lambda axes: row_sum.draw_in_flight(axes, gpu("H200"), 345.0, 16, 4)),
+], ids=["rising", "masked start", "RTX 5090", "H200"])
+def test_labels_of_bars_keep_apart(size, draw):
+    fig, axes = style.new(*size)
+    draw(axes)
+    FigureCanvasAgg(fig).draw()
+    for ax in axes:
+        boxes = [text.get_window_extent() for text in ax.texts]
+        for i, one in enumerate(boxes):
+            assert not any(one.overlaps(other) for other in boxes[:i]), ax.texts[i].get_text()
 
 
 def test_bytes_under_way_on_the_5090():
