@@ -139,6 +139,8 @@ class LaneMemory:
                 data[where, i] = self.device.load(start + np.uint64(i), np.uint8, 1, explain)[:, 0]
         places = self.shared.places(self.m.threads.row[active], targets[active], size,
                                     self.m.explain(instruction, active, "wrote"))
+        if self.m.races:  # it may arrive from now on, whoever still reads what is there
+            self.m.races.write(instruction, active, places, size, False, np.array(False), keep=False)
         self.copies.append((instruction, active, self.groups[active], places, data))
         self.changes += 1
 

@@ -76,8 +76,8 @@ class RaceChecker:
                 differs = differs[_lane(earlier[differs]) // WARP != last[differs] // WARP]
                 self.distant_reader[words[differs]] = earlier[differs]
 
-    def write(self, instruction, lanes, places, size, atomic, harmless) -> None:
-        """`harmless` marks accesses that store what is there already: their order does not matter."""
+    def write(self, instruction, lanes, places, size, atomic, harmless, keep=True) -> None:
+        """`harmless` marks accesses that store what is there already: their order does not matter. `keep`: remember it."""
         harmless = np.repeat(np.broadcast_to(harmless, len(lanes)), max(1, size // self.grain))
         lanes, words, access = self._touched(instruction, lanes, places, size)
         wrong = self._unordered(lanes, self.writer[words]) & ~harmless
@@ -89,8 +89,9 @@ class RaceChecker:
             wrong = self._unordered(lanes, table[words]) & ~harmless
             if wrong.any():
                 self._report(instruction, lanes, words, wrong, table, "wrote", "read")
-        self.writer[words] = access
-        self.atomic[words] = atomic
+        if keep:
+            self.writer[words] = access
+            self.atomic[words] = atomic
 
     def write_together(self, instruction, lanes, places, values) -> None:
         """Lanes that store different values to one word in the same instruction."""
