@@ -481,6 +481,20 @@ def test_a_kernel_without_source():
         compile_kernel(space["k"], meta())
 
 
+@pytest.mark.parametrize("lines", [1, 2, 5])
+def test_a_file_that_changed_after_its_import(tmp_path, lines):
+    file = tmp_path / "mine.py"
+    one, two = (f"@triton.jit\ndef {name}(x_ptr):\n    tl.store(x_ptr, 1.0)\n\n\n" for name in ("one", "two"))
+    file.write_text(one + two)
+    space = {"triton": triton, "tl": tl, "__name__": "mine"}
+    exec(compile(file.read_text(), str(file), "exec"), space)
+    kernel = space["two"]
+    file.write_text("# new\n" * lines + one + two)
+    linecache.checkcache(str(file))
+    with pytest.raises(CompileError, match="^two: its source is not where it was in mine.py.*restart the kernel"):
+        compile_kernel(kernel, meta())
+
+
 # ------------------------------------------------------------------------------------------------ the worker
 
 

@@ -264,9 +264,15 @@ def _source(kernel, fn) -> tuple[dict, Place, ast.FunctionDef]:
     except (OSError, TypeError):
         raise CompileError(f"{fn.__name__}: its source is not available; define kernels in a file or a cell") from None
     text = textwrap.dedent("".join(lines))
-    tree = ast.parse(text).body[0]
-    offset = tree.lineno - 1
     file = Path(fn.__code__.co_filename)
+    try:
+        tree = ast.parse(text).body[0]
+    except (SyntaxError, IndexError):
+        tree = None
+    if not isinstance(tree, ast.FunctionDef) or tree.name != fn.__name__:
+        raise CompileError(f"{fn.__name__}: its source is not where it was in {file.name}. If the file has changed since it was "
+                           "imported, restart the kernel")
+    offset = tree.lineno - 1
     # A cell's file has a name that changes from session to session.
     place = Place(fn.__name__, file.name if file.exists() else "the cell", max(first, 1) + offset)
     entry = {"name": fn.__name__, "source": "".join(text.splitlines(True)[offset:]).rstrip() + "\n",
