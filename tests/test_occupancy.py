@@ -294,7 +294,7 @@ def one_half(x, out, n, a, b, N, BLOCK, grid):
 
 
 @pytest.mark.parametrize(("number", "answer", "message"), [
-    (1, lambda latency, chains: latency, "latency 4, 2 independent chains a warp: 2 warps fill every slot, you say 4"),
+    (1, lambda latency, chains: latency, "latency 4, independent chains a warp: 2. It takes 2 to fill every slot, you say 4"),
     (2, forgets_half(one_half), "nothing was written at .*both halves"),
     (3, lambda registers, warps: 65536 // (32 * warps * registers), "you say .*whole units of 256"),
     (4, lambda rate, ns, smsps: math.ceil(rate * ns / (128 * smsps)), "RTX 5090.*need 5 warps each, you say 9; half of the traffic is read"),
