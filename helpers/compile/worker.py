@@ -6,16 +6,17 @@ All that reaches into Triton's private interface is here; it is the same in Trit
 
 import __future__
 
-import contextlib
 import importlib
 import json
 import linecache
 import os
 import re
 import select
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import types
 
 os.environ["TRITON_INTERPRET"] = "0"
@@ -207,28 +208,28 @@ WARM_UP = {
 }
 
 
-@contextlib.contextmanager
-def ending_with_the_client():
-    """While it compiles, which may take hours, the process does not read its input: have the system end it when that closes."""
-    if not sys.platform.startswith("linux"):
-        yield
-        return
-    import fcntl
+def end_with_the_client():
+    """While it compiles, which may take hours, this process does not read its input: another one waits for that to close.
 
-    flags = fcntl.fcntl(0, fcntl.F_GETFL)
-    fcntl.fcntl(0, fcntl.F_SETOWN, -os.getpgrp())  # SIGIO also ends the ptxas that it may be waiting for
-    fcntl.fcntl(0, fcntl.F_SETFL, flags | os.O_ASYNC)
-    try:
-        poll = select.poll()
-        poll.register(0, 0)
-        if poll.poll(0):  # it closed before
-            os._exit(0)
-        yield
-    finally:
-        fcntl.fcntl(0, fcntl.F_SETFL, flags)
+    It then ends the compiler, and the ptxas that it may be waiting for, unless they end by themselves within a second.
+    """
+    compiler = os.getpid()
+    if not hasattr(os, "fork") or os.fork():
+        return
+    for output in (1, 2):
+        os.close(output)  # the client reads the answers until nobody can write them any more
+    closed = select.poll()
+    closed.register(0, 0)
+    while os.getppid() == compiler:
+        if closed.poll(1000):
+            time.sleep(1)
+            if os.getppid() == compiler:
+                os.killpg(compiler, signal.SIGKILL)
+    os._exit(0)
 
 
 def main():
+    end_with_the_client()
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # stderr is a file of the client; what Triton, LLVM and ptxas print goes there
     answer(WARM_UP)
@@ -236,8 +237,7 @@ def main():
         os.ftruncate(2, 0)
         os.lseek(2, 0, os.SEEK_SET)
         try:
-            with ending_with_the_client():
-                reply = answer(**json.loads(line))
+            reply = answer(**json.loads(line))
         except Refused as error:
             reply = {"error": error.kind, "message": f"{error}\n{printed()}".strip(), "frames": error.frames}
         except Exception as error:
