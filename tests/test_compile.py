@@ -519,7 +519,7 @@ def test_the_worker_stands_apart_and_ends_with_the_notebook(fresh):
     process = client.worker.process
     assert os.getsid(process.pid) != os.getsid(0), "an interrupt of the notebook would reach it"
     process.stdin.close()  # as the system does when the notebook's process ends
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=30) in (0, -signal.SIGKILL)  # by itself, or made to where the cores are busy
     assert gelu_16(BLOCK=256).registers > 0 and client.worker.process.pid != process.pid, "one that died is replaced"
 
 
@@ -574,7 +574,7 @@ def test_a_compilation_ends_with_the_notebook(fresh):
     time.sleep(1)
     assert process.poll() is None and thread.is_alive()
     process.stdin.close()  # as the system does when the notebook's process ends
-    assert process.wait(timeout=10) == -signal.SIGKILL
+    assert process.wait(timeout=30) == -signal.SIGKILL
     thread.join(timeout=5)
     assert said == ["ended"]
 

@@ -245,6 +245,7 @@ def main():
             reply = {"error": "code", "message": message, "frames": []}
         replies.write(json.dumps(reply) + "\n")
         replies.flush()
+    os._exit(0)  # nothing is left to do, and taking Triton and LLVM apart takes a while
 
 
 def printed():
