@@ -165,7 +165,7 @@ def fma_shared(x, a, b, n, *, programs: int, steps: int = 16) -> torch.Tensor:
     counter = torch.zeros(1, dtype=torch.int32, device=x.device)
     with launch_on(x):
         fma_shared_kernel[(int(programs),)](dense, y, counter, dense.numel(), a, b, N=n, UNROLL=unrolled(n), BLOCK=THREADS,
-                                       STEPS=int(steps), num_warps=NUM_WARPS)
+                                            STEPS=int(steps), num_warps=NUM_WARPS)
     return y
 
 

@@ -79,11 +79,15 @@ def check_rank(name: str, arg: str, x: torch.Tensor, rank: int) -> None:
         raise ValueError(f"{name}: {arg} must have {rank} dimensions, got shape {tuple(x.shape)}")
 
 
+def _check_int(name: str, arg: str, value) -> None:
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool):
+        raise TypeError(f"{name}: {arg} must be an int, got {value!r}")
+
+
 def check_whole(name: str, least: int, most: int | None, **given: int) -> None:
     """Raise TypeError unless each number is whole (numpy's count), ValueError unless it is from `least` to `most`."""
     for arg, value in given.items():
-        if not isinstance(value, numbers.Integral) or isinstance(value, bool):
-            raise TypeError(f"{name}: {arg} must be an int, got {value!r}")
+        _check_int(name, arg, value)
         if value < least or most is not None and value > most:
             wanted = f"{least} or more" if most is None else f"from {least} to {most}"
             raise ValueError(f"{name}: {arg} must be {wanted}, got {value}")
@@ -92,7 +96,7 @@ def check_whole(name: str, least: int, most: int | None, **given: int) -> None:
 def check_power_of_two(name: str, least: int, most: int, **given: int) -> None:
     """Raise TypeError unless each number is whole, ValueError unless it is a power of two from `least` to `most`."""
     for arg, value in given.items():
-        check_whole(name, -(2**63), None, **{arg: value})
+        _check_int(name, arg, value)
         if not least <= value <= most or value & (value - 1):
             raise ValueError(f"{name}: {arg} must be a power of two from {least} to {most}, got {value}")
 
