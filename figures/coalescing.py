@@ -105,6 +105,9 @@ def show_stride(data, sectors, peak_gb_per_s=None, evidence="") -> Picture:
     return Picture(fig, stride_alt(data), evidence)
 
 
+COPIES = {"offset_copy": "one float a thread", "four a thread": "four floats a thread"}
+
+
 def offset_shares(data):
     """Bandwidth at each offset over the same variant's at offset 0; `data` of one variant."""
     at = data.set_index("offset")["bandwidth_gb_per_s"].sort_index()
@@ -126,7 +129,7 @@ def draw_offset(ax, data, sectors):
     ax.annotate("if every request fetched its own sectors", (shares.index[lowest], expected[lowest]), xytext=(0, -12),
                 textcoords="offset points", fontsize=9, color=ROLE["model"], va="top")
     for (name, one), colour, marker in zip(variants.items(), (ROLE["measured"], ROLE["compute"]), "o^", strict=False):
-        ax.plot(one.index, one, marker=marker, color=colour, label=f"{name}, {_aligned(data, name):,.0f} GB/s at offset 0")
+        ax.plot(one.index, one, marker=marker, color=colour, label=_aligned(data, name))
     ax.set_ylim(0, 1.1)
     ax.set_xticks(range(0, 33, 8))
     ax.set(xlabel="offset (fp32 elements)", ylabel="bandwidth / aligned bandwidth")
@@ -134,8 +137,9 @@ def draw_offset(ax, data, sectors):
     return ax
 
 
-def _aligned(data, variant: str) -> float:
-    return data[(data["variant"] == variant) & (data["offset"] == 0)]["bandwidth_gb_per_s"].iloc[0]
+def _aligned(data, variant: str) -> str:
+    rate = data[(data["variant"] == variant) & (data["offset"] == 0)]["bandwidth_gb_per_s"].iloc[0]
+    return f"{COPIES.get(variant, variant)}, {rate:,.0f} GB/s at offset 0"
 
 
 def offset_alt(data) -> str:
@@ -143,7 +147,7 @@ def offset_alt(data) -> str:
     for name, rows in data.groupby("variant", sort=False):
         shares = offset_shares(rows)
         off, aligned = misaligned(shares), [shares[o] for o in shares.index if o and o % 8 == 0]
-        parts.append(f"{name}, {_aligned(data, name):,.0f} GB/s at offset 0, keeps {off.min():.1%} to {off.max():.1%} at offsets "
+        parts.append(f"{_aligned(data, name)}, keeps {off.min():.1%} to {off.max():.1%} at offsets "
                      "that are no multiple of 8"
                      + (f", {min(aligned):.1%} to {max(aligned):.1%} at multiples of 8" if aligned else ""))
     return "Bandwidth of copies over offset: " + "; ".join(parts) + "."

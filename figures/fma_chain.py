@@ -225,16 +225,15 @@ def show_sharing(table, machine: Machine, k: int = 2048, evidence="") -> Picture
 
 # ------------------------------------------------------------------------------------- the lines that memory limits
 def draw_memory_lines(ax, table, machine: Machine, peak_gb_per_s: float | None, k: int = 1):
-    """Rate over warps of the shortest chain, with one and four elements a thread; a bar marks where each plateau begins."""
+    """Rate over warps of the shortest chain, with one and four elements a thread; where each plateau begins is said."""
     top = 1.15 * (peak_gb_per_s or table[table["k"] == k]["bandwidth_gb_per_s"].max()) / 1e3
     for variant, colour, marker in (("one element", ROLE["memory"], "o"), ("four elements", ROLE["accent"], "D")):
         rows = line_of(table, variant, k)
         warps, rate = rows["warps_per_smsp"], rows["bandwidth_gb_per_s"] / 1e3
         ax.plot(warps, rate, marker=marker, color=colour, label=f"{variant}, measured")
         begins = plateau(table, variant, k)
-        ax.plot([begins, begins], [0, rate[warps == begins].iloc[0]], color=colour, linestyle=":", linewidth=1.4)
-        ax.annotate(f"flat from {begins}", (begins, top * (0.04 if variant == "one element" else 0.11)),
-                    xytext=(-5, 0), textcoords="offset points", ha="right", fontsize=8.5, color=colour)
+        ax.annotate(f"flat from {begins}", (begins, rate[warps == begins].iloc[0]), xytext=(0, -32), textcoords="offset points",
+                    ha="center", fontsize=8.5, color=colour, arrowprops={"arrowstyle": "-", "linestyle": ":", "color": colour})
         predicted = [fraction_of_peak(machine, k, int(m), variant) * machine.peak_tflops * 4 / k for m in warps]
         ax.plot(warps, predicted, color=ROLE["model"], linestyle="--", linewidth=1.3,
                 label="model" if variant == "one element" else None)
@@ -242,7 +241,7 @@ def draw_memory_lines(ax, table, machine: Machine, peak_gb_per_s: float | None, 
         limit_line(ax, peak_gb_per_s / 1e3, f"datasheet: {peak_gb_per_s / 1e3:.1f} TB/s")
     warps_axis(ax, int(table["warps_per_smsp"].max()))
     ax.set(ylabel="read + written (TB/s)", ylim=(0, top))
-    ax.legend(loc="lower left", bbox_to_anchor=(0.3, 0.02), fontsize=8.5)
+    ax.legend(loc="lower right", fontsize=8.5)
     return ax
 
 
