@@ -6,6 +6,7 @@ what to do instead. Nothing here pretends to be the compiler.
 """
 
 import functools
+import importlib.machinery
 import inspect
 import sys
 import types
@@ -59,6 +60,9 @@ def jit(fn=None, **options):
 
 def install() -> None:
     """Register the stand-in under Triton's names, so that `import triton` works in kernel files and cells."""
+    from torch.utils._triton import has_triton_package
+
+    has_triton_package()  # torch remembers the answer: its own parts must not take the stand-in for Triton
     triton = types.ModuleType("triton", __doc__)
     language = types.ModuleType("triton.language")
     language.constexpr = type("constexpr", (), {"__init__": lambda self, value: setattr(self, "value", value)})
@@ -71,5 +75,6 @@ def install() -> None:
     triton.Config = lambda *args, **kwargs: None
     triton.autotune = triton.heuristics = lambda *args, **kwargs: lambda fn: fn
     triton.__path__ = []
+    triton.__spec__ = importlib.machinery.ModuleSpec("triton", None)  # torch asks for it when CUDA starts
     sys.modules["triton"] = triton
     sys.modules["triton.language"] = language

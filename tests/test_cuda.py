@@ -315,7 +315,7 @@ def test_arguments_that_do_not_fit_the_parameters():
     with pytest.raises(TypeError, match="parameter 3 is b32, got float"):
         kernel[1, 32](x, y, 3.0, 4.0)
     with pytest.raises(TypeError, match="parameter 0 is b64, got ndarray; it takes a tensor or a whole number"):
-        kernel[1, 32](x.numpy(), y, 3.0, 4)
+        kernel[1, 32](x.cpu().numpy(), y, 3.0, 4)
     with pytest.raises(TypeError, match="parameter 3 is a 32-bit integer"):
         kernel[1, 32](x, y, 3.0, 2**40)
     with pytest.raises(TypeError, match="parameter 2 is a number"):

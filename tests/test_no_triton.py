@@ -2,6 +2,7 @@
 
 import inspect
 import linecache
+import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -169,6 +170,25 @@ def of_what_is_there(name):
 
 importlib.metadata.version = of_what_is_there
 """
+
+
+BESIDE_TORCH = """
+import helpers, torch
+torch.cuda._register_triton_kernels()  # what torch does first of all when CUDA starts
+weight = torch.nn.Parameter(torch.ones(2))
+weight.grad = torch.ones(2)
+torch.optim.SGD([weight], lr=0.5).step()
+print(weight.tolist())
+"""
+
+
+def test_torch_does_not_take_the_stand_in_for_triton(tmp_path, monkeypatch):
+    """Reading `triton.__spec__` stopped CUDA from starting, `triton.language.dtype` every optimiser."""
+    (tmp_path / "sitecustomize.py").write_text(HIDE)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("COURSE_EVIDENCE", "recorded")
+    done = subprocess.run([sys.executable, "-c", BESIDE_TORCH], cwd=NOTEBOOKS.parent, capture_output=True, text=True)
+    assert (done.stdout, done.returncode) == ("[0.5, 0.5]\n", 0), done.stderr
 
 
 @pytest.mark.notebook

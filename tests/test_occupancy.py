@@ -202,7 +202,8 @@ int main(void) {
         a.maxThreadsPerBlock = 1024; a.numRegs = registers; a.shmemLimitConfig = FUNC_SHMEM_LIMIT_OPTIN;
         a.maxDynamicSharedSizeBytes = block_shared;
         s.carveoutConfig = SHAREDMEM_CARVEOUT_MAX_SHARED;
-        if (cudaOccMaxActiveBlocksPerMultiprocessor(&r, &p, &a, &s, threads, shared) != CUDA_OCC_SUCCESS) return 1;
+        if (cudaOccMaxActiveBlocksPerMultiprocessor(&r, &p, &a, &s, threads, shared) != CUDA_OCC_SUCCESS)
+            r.activeBlocksPerMultiprocessor = -1; // a GPU that this header is too old for
         printf("%d\n", r.activeBlocksPerMultiprocessor);
     }
     return 0;
@@ -224,9 +225,11 @@ def test_nvidias_header_says_the_same(tmp_path):
         lines.append(f"{cc.replace('.', ' ')} {sm.max_threads_per_sm} {sm.shared_kib_per_sm * 1024} "
                      f"{sm.shared_kib_per_block * 1024} {sm.reserved_shared_kib * 1024} {threads} {registers} {shared}")
     done = subprocess.run([tmp_path / "oracle"], input="\n".join(lines), capture_output=True, text=True, check=True)
-    expected = [int(line) for line in done.stdout.split()]
-    assert len(expected) == len(cases) > 20_000 and {0, 1, 24, 32} <= set(expected)
-    wrong = [(case, want) for case, want in zip(cases, expected, strict=True) if occupancy(*case).blocks != want]
+    expected = dict(zip(cases, map(int, done.stdout.split()), strict=True))
+    too_new = {cc for cc in capabilities() if {want for case, want in expected.items() if case[0] == cc} == {-1}}
+    expected = {case: want for case, want in expected.items() if case[0] not in too_new}
+    assert len(expected) > 20_000 and {0, 1, 24, 32} <= set(expected.values()) and -1 not in expected.values()
+    wrong = [(case, want) for case, want in expected.items() if occupancy(*case).blocks != want]
     assert not wrong, f"{len(wrong)} differ, first {wrong[0]}"
 
 

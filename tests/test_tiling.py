@@ -12,6 +12,7 @@ from helpers import results
 from helpers.cuda import CudaKernel
 from helpers.experiments.shared_memory import BARRIERS, COUNTED_CASES, a_tiled, tiled_without
 from helpers.lesson import sweep
+from helpers.mode import device
 from helpers.simt import Race
 
 
@@ -84,7 +85,7 @@ def test_a_missing_barrier_is_found_by_the_machine_and_by_it_alone(name):
 
 @pytest.mark.parametrize("m, k, n", [(1, 1, 1), (33, 40, 35), (64, 32, 10), (5, 0, 3)])
 def test_a_alone_in_shared_memory_is_right(m, k, n):
-    a, b = torch.rand(m, k), torch.rand(k, n)
+    a, b = torch.rand(m, k, device=device()), torch.rand(k, n, device=device())
     torch.testing.assert_close(a_tiled(a, b), a @ b)
 
 
