@@ -10,6 +10,7 @@ Accesses outside of the kernel's tensors are stopped (`interpreter_bounds`), err
 Its bfloat16 is mended too: it rounds towards zero, loses subnormals, and multiplies raw bits in `tl.dot`.
 """
 
+import contextlib
 import dataclasses
 import random
 import threading
@@ -21,6 +22,7 @@ import torch
 from helpers import interpreter_bounds, interpreter_errors, interpreter_gaps
 
 _SEED = 20
+_one_grid = threading.Lock()  # the builder knows one program at a time, so launches from several threads wait for each other
 
 
 def shuffled(n: int):
@@ -50,11 +52,13 @@ def prepare() -> None:
         set_idx(*(order[i] for order, i in zip(builder.course_shuffle, (x, y, z), strict=True)))
 
     def run(self, *args, **kwargs):
-        # The GPU raises no floating-point warnings either: exp overflows to inf, NaN stays NaN, both by design.
-        # Nor does it mention that a row held nothing but NaN.
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)
-            return run_grid(self, *args, **kwargs)
+        __tracebackhide__ = True  # IPython leaves such frames out
+        given = zip([*self.arg_names[: len(args)], *kwargs], [*args, *kwargs.values()], strict=False)
+        try:
+            with _one_grid, _without_warnings(), interpreter_bounds.within(given), patched_once():
+                return run_grid(self, *args, **kwargs)
+        except interpreter.InterpreterError as error:
+            raise interpreter.InterpreterError(interpreter_errors.explained(error, interpreter.InterpreterError)) from None
 
     compile_and_exec = interpreter.FunctionRewriter._compile_and_exec
 
@@ -67,23 +71,30 @@ def prepare() -> None:
             for name in set(names) - before - {"interpreter_semantic"}:  # the one that rewritten code uses
                 del names[name]
 
+    patched_once = _patching_once_a_launch(interpreter)
     interpreter.FunctionRewriter._compile_and_exec = compile_without_leak
     builder.set_grid_dim, builder.set_grid_idx = set_grid_dim, set_grid_idx
     interpreter.GridExecutor.__call__ = run
     _mend_bfloat16(interpreter, builder)
-    interpreter_bounds.watch(builder, interpreter.GridExecutor)
+    interpreter_bounds.watch(builder)
     interpreter_gaps.fill()
-    _patch_once_a_launch(interpreter)
-    _take_turns(interpreter.GridExecutor)
-    interpreter_errors.shorten(interpreter.GridExecutor, interpreter.InterpreterError)
 
 
-def _patch_once_a_launch(interpreter) -> None:
+@contextlib.contextmanager
+def _without_warnings():
+    """The GPU raises none either: exp overflows to inf, NaN stays NaN, a row may hold nothing but NaN."""
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        yield
+
+
+def _patching_once_a_launch(interpreter):
     """Triton looks through all of its language again for every device function called, 40 % of a small program's time.
 
     Within a launch, what is replaced stays replaced until its end, so once for each set of language modules will do.
+    Returns the context in which a launch runs.
     """
-    language, patch, run_grid = (interpreter.tl, interpreter.tl.core), interpreter._patch_lang, interpreter.GridExecutor.__call__
+    language, patch = (interpreter.tl, interpreter.tl.core), interpreter._patch_lang
     done = set()
 
     def patch_lang(fn):
@@ -94,25 +105,16 @@ def _patch_once_a_launch(interpreter) -> None:
         done.add(seen)
         return scope
 
-    def run(self, *args, **kwargs):
+    @contextlib.contextmanager
+    def launch():
         done.clear()
         try:
-            return run_grid(self, *args, **kwargs)
+            yield
         finally:
             done.clear()
 
-    interpreter._patch_lang, interpreter.GridExecutor.__call__ = patch_lang, run
-
-
-def _take_turns(grid_executor) -> None:
-    """The builder knows one program at a time, so launches from several threads wait for each other."""
-    run_grid, one_grid = grid_executor.__call__, threading.Lock()
-
-    def run(self, *args, **kwargs):
-        with one_grid:
-            return run_grid(self, *args, **kwargs)
-
-    grid_executor.__call__ = run
+    interpreter._patch_lang = patch_lang
+    return launch
 
 
 def _mend_bfloat16(interpreter, builder) -> None:

@@ -5,18 +5,20 @@ itself, which ends the whole process some time later, without a word. Here every
 tensor that the kernel was given (of its whole storage: a view may reach into the rest of its base, as on a GPU).
 """
 
+import contextlib
+
 import numpy as np
 import torch
 
 _given = []  # (start, end, name) of each tensor of the running kernel; empty: nothing is known, nothing is checked
 
 
-def extents(names, values) -> list[tuple[int, int, str]]:
-    """First and end address of the storage behind each tensor argument, with its name; wrappers and tuples are opened."""
+def extents(arguments) -> list[tuple[int, int, str]]:
+    """First and end address of the storage behind each tensor of (name, value) pairs; wrappers and tuples are opened."""
     found = []
-    for name, value in zip(names, values, strict=False):
+    for name, value in arguments:
         if isinstance(value, tuple):
-            found += extents([name] * len(value), value)
+            found += extents((name, part) for part in value)
             continue
         value = getattr(value, "base", value)  # a tensor descriptor, or a tensor reinterpreted as another type
         if isinstance(value, torch.Tensor):
@@ -51,19 +53,20 @@ def check(pointers, mask, program, verb: str) -> None:
     )
 
 
-def watch(builder, executor) -> None:
-    """Patch Triton's interpreter: note what each launch is given, and check every access."""
-    run_grid = executor.__call__
+@contextlib.contextmanager
+def within(arguments):
+    """Check the accesses of a launch against the tensors among its (name, value) pairs."""
+    _given[:] = extents(arguments)
+    try:
+        yield
+    finally:
+        _given.clear()
+
+
+def watch(builder) -> None:
+    """Patch Triton's interpreter: check every access."""
     load, store, rmw, cas = (builder.create_masked_load, builder.create_masked_store, builder.create_atomic_rmw,
                              builder.create_atomic_cas)
-
-    def run(self, *args, **kwargs):
-        before = list(_given)
-        _given[:] = extents([*self.arg_names[: len(args)], *kwargs], [*args, *kwargs.values()])
-        try:
-            return run_grid(self, *args, **kwargs)
-        finally:
-            _given[:] = before
 
     def checked(verb, access, mask_at=None):
         def call(*args, **options):
@@ -73,7 +76,6 @@ def watch(builder, executor) -> None:
 
         return call
 
-    executor.__call__ = run
     builder.create_masked_load = checked("reads", load, mask_at=1)
     builder.create_masked_store = checked("writes", store, mask_at=2)
     builder.create_atomic_rmw = checked("updates", rmw, mask_at=3)

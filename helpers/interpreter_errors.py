@@ -11,20 +11,6 @@ from pathlib import Path
 _INNER = re.compile(r"[/\\](site-packages[/\\](triton|numpy|torch)|helpers[/\\]interpreter\w*\.py)")
 
 
-def shorten(executor, interpreter_error: type[Exception]) -> None:
-    """Patch Triton's grid executor: its errors name the kernel's line, and hide the frames between it and the launch."""
-    run_grid = executor.__call__
-
-    def run(self, *args, **kwargs):
-        __tracebackhide__ = True  # IPython leaves such frames out
-        try:
-            return run_grid(self, *args, **kwargs)
-        except interpreter_error as error:
-            raise interpreter_error(explained(error, interpreter_error)) from None
-
-    executor.__call__ = run
-
-
 def explained(error: Exception, interpreter_error: type[Exception]) -> str:
     """The line that an interpreted kernel stopped at, and the error that was raised there first."""
     place = None
