@@ -58,8 +58,8 @@ def wall_growth(points, source: dict) -> list[dict]:
     for series, (name, *_) in WALL_SERIES.items():
         rows = points[points["series"] == series]
         found.append({"series": name, "points": len(rows), "years": f"{int(rows['year'].min())} to {int(rows['year'].max())}",
-                      "2 years: fitted here": f"{growth(rows):.2f}x", "printed": f"{two[series]:.1f}x",
-                      "20 years: fitted here": f"{float(f'{growth(rows, 20):.2g}'):,.0f}x", "printed ": f"{twenty[series]:,}x"})
+                      "2 years: fitted here": f"{growth(rows):.2f}x", "2 years: printed": f"{two[series]:.1f}x",
+                      "20 years: fitted here": f"{float(f'{growth(rows, 20):.2g}'):,.0f}x", "20 years: printed": f"{twenty[series]:,}x"})
     return found
 
 

@@ -120,6 +120,6 @@ def placement_summary(table) -> list[dict]:
         even = sum(max(map(taken.count, range(4))) - min(map(taken.count, range(4))) == 0 for taken in on_sm.values())
         found.append({"blocks": len(sms), "warps a block": warps, "SMs used": len(on_sm),
                       "blocks on an SM": f"{counts[0]}" if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]}",
-                      "slots in turn, mod 4": f"{in_turn:.0%}" if warps > 1 else "one warp only",
-                      "SMs with as many of each, mod 4": f"{even / len(on_sm):.0%}"})
+                      "warps in turn (slots mod 4)": f"{in_turn:.0%}" if warps > 1 else "one warp only",
+                      "SMs with equal shares of slots 0 to 3 (mod 4)": f"{even / len(on_sm):.0%}"})
     return found

@@ -168,7 +168,7 @@ def test_recorded_levels_are_apart():
 def test_fig_1_1_in_numbers():
     rows = {row["series"]: row for row in memory.wall_growth(POINTS, SOURCE)}
     assert sum(row["points"] for row in rows.values()) == len(POINTS) == 59
-    assert rows["peak compute"]["2 years: fitted here"] == "3.03x" and rows["peak compute"]["printed "] == "60,000x"
+    assert rows["peak compute"]["2 years: fitted here"] == "3.03x" and rows["peak compute"]["20 years: printed"] == "60,000x"
     lines = drawn(memory.draw_memory_wall, POINTS).lines
     assert [len(line.get_xdata()) for line in lines] == [2, 2, 2] and lines[0].get_ydata()[-1] > 1e6
 
@@ -217,10 +217,10 @@ def test_placement_notices_slots_out_of_turn_and_uneven_sms():
     good = {"warps_per_block": 4, "blocks_per_sm": 1, "sm": [0] * 4 + [1] * 4, "slot": [1, 2, 3, 0, 2, 3, 0, 1]}
     bad = good | {"sm": [0] * 8, "slot": [0, 0, 0, 0, 1, 5, 9, 2]}
     first, second = placement.placement_summary(pd.DataFrame([good, bad]))
-    assert first["slots in turn, mod 4"] == "100%" and first["SMs used"] == 2 and first["blocks on an SM"] == "1"
-    assert second["slots in turn, mod 4"] == "25%" and second["SMs with as many of each, mod 4"] == "0%"
+    assert first["warps in turn (slots mod 4)"] == "100%" and first["SMs used"] == 2 and first["blocks on an SM"] == "1"
+    assert second["warps in turn (slots mod 4)"] == "25%" and second["SMs with equal shares of slots 0 to 3 (mod 4)"] == "0%"
     eight = {"warps_per_block": 8, "blocks_per_sm": 1, "sm": [0] * 8, "slot": [2, 3, 0, 1, 6, 7, 4, 5]}
-    assert placement.placement_summary(pd.DataFrame([eight]))[0]["slots in turn, mod 4"] == "100%"
+    assert placement.placement_summary(pd.DataFrame([eight]))[0]["warps in turn (slots mod 4)"] == "100%"
     rows = placement.first_sm(pd.Series(good), 4)
     assert [row["slot mod 4"] for row in rows] == [1, 2, 3, 0] and {row["SM"] for row in rows} == {0}
 
