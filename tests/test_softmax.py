@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from unittest import mock
 
 import pytest
 import torch
@@ -14,7 +15,18 @@ from helpers.kernels import softmax as module
 from helpers.kernels.softmax import MAX_COLS, TILE, online_softmax, softmax, softmax_naive, softmax_reference
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
-VERSIONS = [softmax, online_softmax, softmax_naive]
+
+def alone(version):
+    """A program for each row, however short: the way of longer rows, tried with little data."""
+    def call(x):
+        with mock.patch.object(module, "SHORT", 0):
+            return version(x)
+
+    call.__name__ = f"{version.__name__}_alone"
+    return call
+
+
+VERSIONS = [softmax, online_softmax, alone(softmax), alone(online_softmax), softmax_naive]
 inf, nan = float("inf"), float("nan")
 
 
@@ -113,7 +125,7 @@ def test_longer_than_the_largest_tile(device):
         softmax(x)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", [softmax, online_softmax, softmax_naive])
 @pytest.mark.parametrize("x, error, message", [
     (torch.tensor(3.0), ValueError, r"x must have 2 dimensions, got shape \(\)"),
     (torch.zeros(3), ValueError, r"got shape \(3,\)"),
@@ -147,14 +159,16 @@ def test_writes_nothing_outside(device):
 
 
 def test_each_version_takes_its_own_path(monkeypatch, device):
-    """Without its kernel, a version fails; so none of them quietly calls another."""
-    x = torch.randn(2, 5, device=device)
-    for name, version in (("softmax_kernel", softmax), ("online_softmax_kernel", online_softmax)):
-        monkeypatch.setattr(module, name, None)
-        with pytest.raises(TypeError):
-            version(x)
-        softmax_naive(x)
-        monkeypatch.undo()
+    """Without its kernel, a version fails; so none of them quietly calls another. Short rows have one kernel."""
+    kernels = [(softmax, "softmax_kernel"), (online_softmax, "online_softmax_kernel")]
+    for version, name in kernels:
+        for missing, cols in ((name, module.SHORT + 1), ("softmax_short_rows_kernel", module.SHORT)):
+            x = torch.randn(2, cols, device=device)
+            monkeypatch.setattr(module, missing, None)
+            with pytest.raises(TypeError):
+                version(x)
+            softmax_naive(x)
+            monkeypatch.undo()
 
 
 def test_traffic_is_a_quarter():
@@ -209,9 +223,13 @@ def test_long_rows_on_a_gpu(n, dtype):
         assert_softmax(version, x, scale=8)
 
 
-@pytest.mark.gpu
-def test_many_rows_on_a_gpu():
-    assert_softmax(softmax, torch.zeros(70_000, 4, device="cuda"))
+@pytest.mark.parametrize("shape", [(70_000, 4), (66_000, 1), (1025, 2), (3, 511), (3, 513), (1, 600)])
+@pytest.mark.parametrize("version", [softmax, online_softmax])
+def test_short_rows_share_programs(version, shape, device):
+    """More rows than a grid's second axis has programs, the last program full or not; seconds in the interpreter, too."""
+    x = torch.randn(shape, device=device)
+    assert_softmax(version, x)
+    assert_softmax(version, x.t().contiguous().t())
 
 
 @pytest.mark.gpu

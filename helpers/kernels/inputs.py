@@ -106,6 +106,11 @@ def ceil_div(a: int, b: int) -> int:
     return -(-a // b)
 
 
+def padded(n: int) -> int:
+    """The next power of two: a tensor in a kernel has no other length."""
+    return 1 << (n - 1).bit_length()
+
+
 def launch_on(x: torch.Tensor):
     """A context in which launches go to the device of `x` (Triton launches on torch's current device and stream)."""
     elsewhere = x.is_cuda and x.device.index != torch.cuda.current_device()

@@ -1,10 +1,11 @@
 """Sum of each row of x (M, N) -> (M,), accumulated in float32 and rounded once.
 
-`row_sum_kernel`       one program a row, TILE partial sums           few rows leave SMs idle
-`row_sum_part_kernel`  several programs a row, one part each          a second launch sums the parts
+`row_sum_kernel`             one program a row, TILE partial sums      few rows leave SMs idle
+`row_sum_part_kernel`        several programs a row, one part each     a second launch sums the parts
+`row_sum_short_rows_kernel`  several rows a program, each on chip      one short row would be too little work
 
-Both read x once. `row_sum` takes parts when rows are few, `row_sum_split` always. The parts are added in a fixed order
-(no atomics), so equal inputs give equal bits.
+All read x once. `row_sum` takes parts when rows are long and few, `row_sum_split` always. The parts are added in a fixed
+order (no atomics), so equal inputs give equal bits.
 """
 
 import functools
@@ -14,11 +15,12 @@ import triton
 import triton.language as tl
 
 from helpers import mode
-from helpers.kernels.inputs import ceil_div, check_power_of_two, check_rank, check_tensors, check_whole, launch_on
+from helpers.kernels.inputs import ceil_div, check_power_of_two, check_rank, check_tensors, check_whole, launch_on, padded
 
 TILE = 1024
 NUM_WARPS = 4
 PART_TILE, PART_WARPS = 2048, 8  # of the programs that sum parts
+SHORT, SHORT_ELEMENTS = 512, 2048  # columns, padded, up to which rows share a program; elements of such a program
 PART = 8192  # columns a part has at least: shorter ones do not pay for the second launch
 ALIGN = 16  # parts begin at multiples of it, so that their loads can be wide
 PROGRAMS_PER_SM = 64  # about four times what is resident, so that the last wave weighs little
@@ -49,6 +51,16 @@ def row_sum_kernel(x_ptr, out_ptr, n_cols, row_stride, col_stride, TILE: tl.cons
         cols = start + tl.arange(0, TILE).to(tl.int64)
         partial += tl.load(x_ptr + cols * col_stride, mask=cols < n_cols, other=0.0).to(tl.float32)
     tl.store(out_ptr + row, tl.sum(partial, axis=0))  # threads talk to each other once a row
+
+
+@triton.jit
+def row_sum_short_rows_kernel(x_ptr, out_ptr, n_cols, row_stride, col_stride, n_rows, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    cols = tl.arange(0, BLOCK)
+    mask = (rows < n_rows)[:, None] & (cols < n_cols)[None, :]  # (ROWS, BLOCK)
+    x_ptrs = x_ptr + rows[:, None] * row_stride + cols.to(tl.int64)[None, :] * col_stride
+    x = tl.load(x_ptrs, mask=mask, other=0.0).to(tl.float32)
+    tl.store(out_ptr + rows, tl.sum(x, axis=1), mask=rows < n_rows)
 
 
 @triton.jit
@@ -84,11 +96,13 @@ def _even_parts(n_cols: int, parts: int) -> tuple[int, int]:
 def row_sum(x: torch.Tensor) -> torch.Tensor:
     """Sum of each row of x (M, N), any strides, float32, float16 or bfloat16; returns (M,) of the same dtype.
 
-    Few long rows are split over several programs each, as `row_sum_split` does. Raises TypeError for other dtypes,
-    ValueError for other ranks, the wrong device or lost gradients.
+    Few long rows are split over several programs each, as `row_sum_split` does; short rows share a program. Raises
+    TypeError for other dtypes, ValueError for other ranks, the wrong device or lost gradients.
     """
     _check("row_sum", x)
     n_rows, n_cols = x.shape
+    if (block := padded(n_cols)) <= SHORT:
+        return _launch(x, block=block)
     parts, part_cols = parts_for(n_rows, n_cols, sm_count(x.device))
     return _launch(x) if parts == 1 else _launch(x, parts=parts, part_cols=part_cols)
 
@@ -127,8 +141,8 @@ def _check(name: str, x: torch.Tensor) -> None:
     check_rank(name, "x", x, 2)
 
 
-def _launch(x, num_warps=NUM_WARPS, tile=TILE, parts=None, part_cols=None) -> torch.Tensor:
-    """One program a row, or (with `parts`) one a part and then one a row over the sums of its parts."""
+def _launch(x, num_warps=NUM_WARPS, tile=TILE, parts=None, part_cols=None, block=None) -> torch.Tensor:
+    """One program a row; with `parts` one a part, then one a row over the sums of its parts; with `block` one for several rows."""
     n_rows, n_cols = x.shape
     out = x.new_empty(n_rows)
     if x.numel() == 0:
@@ -137,6 +151,12 @@ def _launch(x, num_warps=NUM_WARPS, tile=TILE, parts=None, part_cols=None) -> to
         return row_sum_reference(x).to(x.dtype)
     row_stride, col_stride = x.stride()
     with launch_on(x):
+        if block is not None:
+            rows = SHORT_ELEMENTS // block
+            row_sum_short_rows_kernel[(ceil_div(n_rows, rows),)](
+                x, out, n_cols, row_stride, col_stride, n_rows, ROWS=rows, BLOCK=block, num_warps=num_warps
+            )
+            return out
         if parts is not None:
             sums = torch.empty(n_rows, parts, dtype=torch.float32, device=x.device)
             row_sum_part_kernel[(n_rows * parts,)](

@@ -4,6 +4,8 @@
 `softmax`         one program a row, the row stays on chip      reads MN, writes MN; N up to MAX_COLS
 `online_softmax`  one program a row, in tiles, any N            reads 2MN (the second time often from L2), writes MN
 
+Rows of up to SHORT columns share a program in both: one alone would be too little work for it.
+
 All compute in float32 and round once. A row that holds NaN or +inf, or nothing but -inf, becomes NaN as in torch.
 Source of the running maximum: Milakov and Gimelshein, arXiv 1805.02867.
 """
@@ -13,10 +15,12 @@ import triton
 import triton.language as tl
 
 from helpers import mode
-from helpers.kernels.inputs import check_power_of_two, check_rank, check_tensors, launch_on
+from helpers.kernels.inputs import ceil_div, check_power_of_two, check_rank, check_tensors, launch_on, padded
 
 MAX_COLS = 65536  # as many values as an SM has registers: a longer row has no place on chip
 TILE = 16384  # columns at a time in online_softmax
+SHORT = 512  # columns, padded, up to which rows share a program
+SHORT_ELEMENTS, SHORT_WARPS = 2048, 4  # of such a program, the fastest on an H200
 
 
 def softmax_reference(x: torch.Tensor) -> torch.Tensor:
@@ -64,6 +68,20 @@ def softmax_kernel(x_ptr, y_ptr, n_cols, x_row_stride, x_col_stride, y_row_strid
 
 
 @triton.jit
+def softmax_short_rows_kernel(
+    x_ptr, y_ptr, n_cols, x_row_stride, x_col_stride, y_row_stride, n_rows, ROWS: tl.constexpr, BLOCK: tl.constexpr
+):
+    rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    cols = tl.arange(0, BLOCK)
+    mask = (rows < n_rows)[:, None] & (cols < n_cols)[None, :]  # (ROWS, BLOCK)
+    x_ptrs = x_ptr + rows[:, None] * x_row_stride + cols.to(tl.int64)[None, :] * x_col_stride
+    x = tl.load(x_ptrs, mask=mask, other=-float("inf")).to(tl.float32)
+    e = tl.exp(x - tl.max(x, axis=1)[:, None])
+    y = e / tl.sum(e, axis=1)[:, None]
+    tl.store(y_ptr + rows[:, None] * y_row_stride + cols[None, :], y, mask=mask)
+
+
+@triton.jit
 def online_softmax_kernel(x_ptr, y_ptr, n_cols, x_row_stride, x_col_stride, y_row_stride, TILE: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     x_ptr += row * x_row_stride
@@ -84,14 +102,9 @@ def online_softmax_kernel(x_ptr, y_ptr, n_cols, x_row_stride, x_col_stride, y_ro
         tl.store(y_ptr + cols, tl.exp(x - row_max) / row_sum, mask=mask)
 
 
-def padded(n_cols: int) -> int:
-    """The next power of two: a tensor in a kernel has no other length."""
-    return 1 << (n_cols - 1).bit_length()
-
-
 def softmax_warps(block: int) -> int:
     """num_warps for `block` columns on chip: 32 values a thread where that is possible, fastest on an H200."""
-    return min(32, max(1, block // 1024))
+    return min(32, max(1, block // 1024)) if block > SHORT else SHORT_WARPS
 
 
 def softmax(x: torch.Tensor, num_warps: int | None = None) -> torch.Tensor:
@@ -111,7 +124,9 @@ def softmax(x: torch.Tensor, num_warps: int | None = None) -> torch.Tensor:
     if num_warps is None:
         num_warps = softmax_warps(block)
     check_power_of_two("softmax", 1, 32, num_warps=num_warps)
-    return _launch(softmax_kernel, x, num_warps=int(num_warps), BLOCK=block)
+    if block <= SHORT:
+        return _launch_short_rows(x, block, int(num_warps))
+    return _launch(softmax_kernel, x, len(x), num_warps=int(num_warps), BLOCK=block)
 
 
 def online_softmax(x: torch.Tensor) -> torch.Tensor:
@@ -123,7 +138,9 @@ def online_softmax(x: torch.Tensor) -> torch.Tensor:
     if 2**31 - TILE < x.shape[1] < 2**31:
         raise ValueError(f"online_softmax: rows must not have {2**31 - TILE + 1} to {2**31 - 1} columns, got {x.shape[1]}")
     tile = min(TILE, padded(x.shape[1]))
-    return _launch(online_softmax_kernel, x, num_warps=max(1, tile // 512), TILE=tile)
+    if tile <= SHORT:
+        return _launch_short_rows(x, tile, SHORT_WARPS)
+    return _launch(online_softmax_kernel, x, len(x), num_warps=max(1, tile // 512), TILE=tile)
 
 
 def softmax_naive(x: torch.Tensor) -> torch.Tensor:
@@ -144,13 +161,17 @@ def _check(name: str, x: torch.Tensor) -> None:
     check_rank(name, "x", x, 2)
 
 
-def _launch(kernel, x: torch.Tensor, **options) -> torch.Tensor:
+def _launch_short_rows(x: torch.Tensor, block: int, num_warps: int) -> torch.Tensor:
+    rows = SHORT_ELEMENTS // block
+    return _launch(softmax_short_rows_kernel, x, ceil_div(len(x), rows), n_rows=len(x), ROWS=rows, BLOCK=block, num_warps=num_warps)
+
+
+def _launch(kernel, x: torch.Tensor, programs: int, **options) -> torch.Tensor:
     y = x.new_empty(x.shape)
     if x.numel() == 0:
         return y
     if not mode.has_triton():
         return softmax_reference(x).to(x.dtype)
-    n_rows, n_cols = x.shape
     with launch_on(x):
-        kernel[(n_rows,)](x, y, n_cols, x.stride(0), x.stride(1), y.stride(0), **options)
+        kernel[(programs,)](x, y, x.shape[1], x.stride(0), x.stride(1), y.stride(0), **options)
     return y
