@@ -115,7 +115,7 @@ def show_sizes(data, peak_gb_per_s=None, evidence="") -> Picture:
 
 
 # ---------------------------------------------------------------- num_warps
-def draw_registers(ax, compiled):
+def draw_registers(ax, compiled, target: str = ""):
     """Registers and spill bytes a thread over num_warps; `compiled` has num_warps, registers, spill_bytes."""
     x = range(len(compiled))
     ax.bar(x, compiled["registers"], 0.55, color=ROLE["muted"])
@@ -127,7 +127,7 @@ def draw_registers(ax, compiled):
         ax.annotate(spilled, (i, 325), ha="center", va="center", fontsize=8,
                     color=ROLE["compute"] if row.spill_bytes else ROLE["limit"])
     ax.set_xticks(x, compiled["num_warps"])
-    ax.set(ylabel="registers a thread", ylim=(0, 380), yticks=[0, 64, 128, 192, 255], xlabel="num_warps")
+    ax.set(ylabel=f"registers a thread{target and ', ' + target}", ylim=(0, 380), yticks=[0, 64, 128, 192, 255], xlabel="num_warps")
     ax.grid(axis="x", visible=False)
     return ax
 
@@ -135,18 +135,17 @@ def draw_registers(ax, compiled):
 def draw_warp_times(ax, data, published=()):
     """Time over num_warps; `published` is (num_warps, time_us, machine) points of another GPU."""
     order = list(data["num_warps"])
-    ax.plot(range(len(order)), data["time_us"], marker="o", color=ROLE["measured"])
+    ax.plot(range(len(order)), data["time_us"], marker="o", color=ROLE["measured"], label=data["machine"].iloc[0])
     for i, time_us in enumerate(data["time_us"]):
         ax.annotate(f"{time_us:.0f}", (i, time_us), xytext=(4, 6), textcoords="offset points", fontsize=8.5)
     top = data["time_us"].max()
-    for warps, time_us, _ in published:
-        ax.plot(order.index(warps), time_us, marker="D", linestyle="", color=ROLE["published"], zorder=3)
+    for i, (warps, time_us, machine) in enumerate(published):
+        ax.plot(order.index(warps), time_us, marker="D", linestyle="", color=ROLE["published"], zorder=3,
+                label=f"published, {machine}" if i == 0 else None)
         ax.annotate(f"{time_us:.0f}", (order.index(warps), time_us), xytext=(8, 4), textcoords="offset points",
                     fontsize=8.5, color=ROLE["published"])
         top = max(top, time_us)
-    if published:
-        ax.annotate(f"◆ published, {published[0][2]}", (0.98, 0.95), xycoords="axes fraction", ha="right", va="top",
-                    fontsize=8.5, color=ROLE["published"])
+    ax.legend(loc="upper right")
     ax.set_xticks(range(len(order)), order)
     ax.set(ylabel="time (µs)", xlabel="num_warps", ylim=(0, 1.2 * top), xlim=(-0.5, len(order) - 0.5))
     return ax
@@ -160,17 +159,17 @@ def num_warps_alt(compiled, data=None) -> str:
     return text
 
 
-def show_num_warps(compiled, data=None, published=(), evidence="") -> Picture:
+def show_num_warps(compiled, data=None, published=(), evidence="", target="") -> Picture:
     """Registers and spills for a target, beside the times where there are any."""
     clean = compiled.loc[compiled["spill_bytes"] == 0, "num_warps"].min()
     title = f"From {clean} warps on, the row fits in registers"
     if data is None:
         fig, ax = new(7.2, 3.2)
-        draw_registers(ax, compiled)
+        draw_registers(ax, compiled, target)
         ax.set_title(title)
     else:
         fig, (left, right) = new(8.4, 3.4, 1, 2)
-        draw_registers(left, compiled)
+        draw_registers(left, compiled, target)
         draw_warp_times(right, data, published)
         left.set_title(title)
         best = data.loc[data["time_us"].idxmin()]
