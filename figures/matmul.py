@@ -209,20 +209,23 @@ def show_ladder(data, peaks=None, evidence="") -> Picture:
 
 # ---------------------------------------------------------------- the roofline of the ladder
 def draw_rungs(ax, data, intensities: dict[str, float], spec):
-    """TFLOPS of float32 versions over the FLOP per byte that each asks for; the roofline, if the datasheet is known."""
+    """TFLOPS of versions over the FLOP per byte that each asks for; the roofline, if the datasheet is known."""
     peak, rate = spec.fp32_tflops, spec.bandwidth_gb_per_s
+    tensor = spec.tf32_tflops if peak and spec.tf32_tflops and spec.tf32_tflops > 1.2 * peak else None  # GeForce: the same
     rates = data.set_index("variant")["tflops"]
     if peak and rate:
         x = np.logspace(-1, 3, 100)
-        ax.plot(x, np.minimum(peak, x * rate / 1e3), color=ROLE["limit"], linewidth=1.4)
+        ax.plot(x, np.minimum(tensor or peak, x * rate / 1e3), color=ROLE["limit"], linewidth=1.4)
         ax.annotate("rate of device memory", (0.8, 0.8 * rate / 1e3), xytext=(12, -4), textcoords="offset points",
                     fontsize=8.5, color=ROLE["limit"], va="top")
         limit_line(ax, peak, f"FP32 peak: {peak:.0f} TFLOPS")
+        if tensor:
+            limit_line(ax, tensor, f"TF32 peak of the Tensor Cores: {tensor:.0f} TFLOPS")
     for colour, marker, (variant, intensity) in zip(SERIES, MARKERS, intensities.items(), strict=False):
         ax.plot(intensity, rates[variant], marker=marker, linestyle="", color=colour, markersize=7,
                 label=f"{variant}: {rates[variant]:.1f}")
     ax.set(xscale="log", yscale="log", xlabel="FLOP per byte that the kernel loads", ylabel="TFLOPS",
-           ylim=(0.3, 3 * (peak or rates.max())), xlim=(0.1, 1000))
+           ylim=(0.3, 3 * (tensor or peak or rates.max())), xlim=(0.1, 1000))
     ax.legend(loc="lower right", title="TFLOPS measured", alignment="left")
     return ax
 

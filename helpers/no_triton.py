@@ -28,6 +28,8 @@ class NeedsTriton(RuntimeError):
 class Unlaunchable:
     """What `@triton.jit` returns here: it knows its source (`.fn`) and options; torch stands in for a lesson's kernels."""
 
+    best_config = None  # of an autotuned kernel: without a GPU its first setting
+
     def __init__(self, fn, **options):
         self.fn = fn
         self.kwargs = options
@@ -45,7 +47,8 @@ class Unlaunchable:
         if compute is None:
             raise NeedsTriton(f"{MISSING}, so {self.__name__} cannot run here: torch stands in for the lessons' own kernels, "
                               f"unchanged, but not for this one. {ADVICE}")
-        own = {name: value for name, value in kwargs.items() if name not in OPTIONS}
+        chosen = self.best_config.kwargs if self.best_config else {}
+        own = chosen | {name: value for name, value in kwargs.items() if name not in OPTIONS}
         arguments = inspect.signature(self.fn).bind(*args, **own).arguments
         grid = grid(arguments) if callable(grid) else grid
         compute(grid if isinstance(grid, tuple) else (grid,), **arguments)
@@ -56,6 +59,22 @@ class Unlaunchable:
 
 def jit(fn=None, **options):
     return Unlaunchable(fn, **options) if fn is not None else lambda fn: Unlaunchable(fn, **options)
+
+
+class Config:
+    """A setting of `triton.autotune`."""
+
+    def __init__(self, kwargs, num_warps=4, num_stages=3, **options):
+        self.kwargs, self.num_warps, self.num_stages = kwargs, num_warps, num_stages
+
+
+def autotune(configs, **options):
+    def tuned(kernel):
+        chosen = Unlaunchable(kernel.fn, **kernel.kwargs)
+        chosen.best_config = configs[0]
+        return chosen
+
+    return tuned
 
 
 def install() -> None:
@@ -72,8 +91,9 @@ def install() -> None:
     triton.jit = jit
     triton.cdiv = lambda a, b: -(-a // b)
     triton.next_power_of_2 = lambda n: 1 << max(0, (n - 1).bit_length())
-    triton.Config = lambda *args, **kwargs: None
-    triton.autotune = triton.heuristics = lambda *args, **kwargs: lambda fn: fn
+    triton.Config = Config
+    triton.autotune = autotune
+    triton.heuristics = lambda *args, **kwargs: lambda fn: fn
     triton.__path__ = []
     triton.__spec__ = importlib.machinery.ModuleSpec("triton", None)  # torch asks for it when CUDA starts
     sys.modules["triton"] = triton

@@ -106,6 +106,9 @@ def test_what_triton_refuses_is_refused():
     out = torch.zeros(9)
     kernel[lambda meta: (triton.cdiv(meta["n"], meta["BLOCK"]),)](x, out, 9, BLOCK=8)
     assert out.all()
+    tuned = no_triton.autotune([no_triton.Config({"BLOCK": block}, num_warps=2) for block in (8, 16)], key=["n"])(kernel)
+    tuned[lambda meta: (triton.cdiv(meta["n"], meta["BLOCK"]),)](x, out.zero_(), 9)
+    assert out.all() and tuned.best_config.kwargs == {"BLOCK": 8} and kernel.best_config is None
 
 
 def test_every_decorator_of_a_kernel_is_there(monkeypatch):
