@@ -112,6 +112,21 @@ def test_atomics_through_pointers_of_any_space(run):
     assert y.tolist() == [192, 96, 96]
 
 
+@pytest.mark.parametrize("target", ["sm_90", "sm_121"])
+def test_atomics_on_vectors(target):
+    """Since sm_90 one instruction adds up to 16 bytes, each member for itself."""
+    source = """extern "C" __global__ void k(float4* f, float2* g, float2* old) { int t = threadIdx.x; atomicAdd(f + t % 2, make_float4(1, t, -1, .5f));
+        old[t] = atomicAdd(g, make_float2(1, 2)); }"""
+    f, g, old = np.zeros((2, 4), np.float32), np.zeros(2, np.float32), np.zeros((32, 2), np.float32)
+    report = simt.run(compile_cuda(source, "k", target), 1, 32, [f, g, old])
+    assert (f == [[16, 240, -16, 8], [16, 256, -16, 8]]).all() and g.tolist() == [32, 64]
+    assert (old == np.stack([LANE, 2 * LANE], 1)).all()
+    added, fetched = report.of("global reduction"), report.of("global atomic")
+    assert (added.requests, added.bytes, added.sectors, fetched.bytes) == (1, 32 * 16, 1, 32 * 8)
+    with pytest.raises(simt.Misaligned, match="updated 16 bytes at an address that is not a multiple of 16"):
+        simt.run(compile_cuda(source, "k", target), 1, 32, [np.zeros(9, np.float32)[1:], g, old])
+
+
 def test_half_precision(run):
     """Values are held as bits; fma, min and the rounding to bf16 and f16 happen once."""
     x = RNG.standard_normal(64).astype(np.float32)
@@ -168,6 +183,49 @@ def test_dot_products_of_bytes(run):
                   ((halves & 65535) * positive_q[:, 2:]).sum(1) + 3]).all()
 
 
+def test_whole_numbers_side_by_side(run):
+    """For sm_90 and newer these are instructions, for older ones the compiler writes them out."""
+    a, b, c = RNG.integers(-2**31, 2**31, (3, 32)).astype(np.int32)
+    y, z = np.zeros((8, 32), np.int32), np.zeros((5, 32), np.uint32)
+    run("const unsigned* a, const unsigned* b, const unsigned* c, unsigned* y, unsigned* z", """unsigned p = a[t], q = b[t], r = c[t];
+        y[t] = __vadd2(p, q); y[32 + t] = __vmaxs2(p, q); y[64 + t] = __viaddmax_s16x2(p, q, r); y[96 + t] = __vimin3_s16x2_relu(p, q, r);
+        y[128 + t] = __vimax_s32_relu(p, q); y[160 + t] = __viaddmin_s32_relu(p, q, r); y[192 + t] = __vminu2(p, q); y[224 + t] = __vsubss2(p, q);
+        z[t] = __vabsdiffu4(p, q); z[32 + t] = __vsadu4(p, q); z[64 + t] = __vsadu2(p, q); z[96 + t] = __vabs4(p); z[128 + t] = __vaddus4(p, q);""",
+        [a, b, c, y, z])
+    p, q, r = (v.view(np.int16) for v in (a, b, c))
+    for row, expected in zip(y, [p + q, np.maximum(p, q), np.maximum(p + q, r), np.maximum(np.minimum(np.minimum(p, q), r), 0),
+                                 np.maximum(np.maximum(a, b), 0), np.maximum(np.minimum(a + b, c), 0),
+                                 np.minimum(p.view(np.uint16), q.view(np.uint16)),
+                                 np.clip(p.astype(int) - q, -2**15, 2**15 - 1).astype(np.int16)], strict=True):
+        assert (row == expected.view(np.int32)).all()
+    p, q = (v.view(np.uint8).astype(int) for v in (a, b))
+    halves = np.abs(a.view(np.uint16).astype(int) - b.view(np.uint16))
+    assert (z[0] == np.abs(p - q).astype(np.uint8).view(np.uint32)).all() and (z[1] == np.abs(p - q).reshape(32, 4).sum(1)).all()
+    assert (z[2] == halves.reshape(32, 2).sum(1)).all() and (z[3] == np.abs(a.view(np.int8)).view(np.uint32)).all()
+    assert (z[4] == np.minimum(p + q, 255).astype(np.uint8).view(np.uint32)).all()
+
+
+def test_floats_of_eight_bits(run):
+    """Converted by the instructions of sm_89 and newer, by the header's own arithmetic for older ones: every code, and ties."""
+    x = np.concatenate([RNG.standard_normal(150) * 10.0 ** RNG.integers(-6, 4, 150), np.arange(-50, 50) * 2.0**-11, [np.nan, np.inf, -np.inf],
+                        [0, -0.0, 464, -464]])
+    x = np.resize(x, 256).astype(np.float32)
+    codes, y, h = np.arange(256, dtype=np.uint8), np.zeros((4, 256), np.uint8), np.zeros((2, 256), np.float16)
+    run("const float* x, const unsigned char* c, unsigned char* y, __half* h", """y[t] = __nv_cvt_float_to_fp8(x[t], __NV_SATFINITE, __NV_E4M3);
+        y[256 + t] = __nv_cvt_float_to_fp8(x[t], __NV_SATFINITE, __NV_E5M2); __nv_fp8x2_e4m3 two(make_float2(x[t], x[t ^ 1]));
+        y[512 + t] = two.__x >> 8; y[768 + t] = __nv_cvt_halfraw_to_fp8(__half_raw(__float2half(x[t])), __NV_SATFINITE, __NV_E4M3);
+        h[t] = __half(__nv_cvt_fp8_to_halfraw(c[t], __NV_E4M3)); h[256 + t] = __half(__nv_cvt_fp8_to_halfraw(c[t], __NV_E5M2));""",
+        [x, codes, y, h], block=256, before="#include <cuda_fp8.h>")
+    for row, given, kind in ((y[0], x, torch.float8_e4m3fn), (y[1], x, torch.float8_e5m2), (y[2], x.reshape(-1, 2)[:, ::-1].reshape(-1),
+                             torch.float8_e4m3fn), (y[3], x.astype(np.float16), torch.float8_e4m3fn)):
+        most = torch.finfo(kind).max
+        expected = torch.from_numpy(np.clip(given.astype(np.float32), -most, most)).to(kind).view(torch.uint8).numpy()
+        same = np.where(np.isnan(given), row & 127 == 127, row == expected)
+        assert same.all(), (kind, given[~same], row[~same], expected[~same])
+    for row, kind in zip(h, (torch.float8_e4m3fn, torch.float8_e5m2), strict=True):
+        assert np.array_equal(row, torch.from_numpy(codes).view(kind).half().numpy(), equal_nan=True)
+
+
 def test_arrays_that_hold_addresses(run):
     y = np.zeros(32, np.float32)
     before = """__device__ int seven = 7; __device__ int* where = &seven; __constant__ const char* names[2] = {"even", "odd"};
@@ -205,6 +263,20 @@ def test_dynamic_and_static_shared_memory(run):
     run("const float* x, float* y", "extern __shared__ float s[]; __shared__ int q[10]; q[t % 10] = 1; int* b = (int*)(s + 100); s[t] = x[t];"
         "b[t] = t; __syncthreads(); y[t] = s[99 - t] + b[(t + 1) % 100] + q[3];", [x, y], block=100, shared_bytes=800)
     assert (y == 99 - x + (x + 1) % 100 + 1).all()
+
+
+def test_each_kernel_names_dynamic_shared_memory_as_it_likes(run):
+    """One memory under several names, in a file of two kernels and in one kernel that uses two types of it."""
+    other = 'extern "C" __global__ void other(float* y) { extern __shared__ float theirs[]; theirs[threadIdx.x] = 1; y[0] = theirs[3]; }'
+    y, z = np.zeros(32, np.int32), np.zeros(32)
+    run("int* y, double* z", """extern __shared__ int s[]; extern __shared__ double d[]; __shared__ char before[5]; before[t % 5] = t; s[t] = t;
+        __syncthreads(); y[t] = s[31 - t]; __syncthreads(); d[t] = t * .5; __syncthreads(); z[t] = d[31 - t] + (before[3] == 128);""", [y, z],
+        before=other, shared_bytes=256)
+    assert (y == 31 - LANE).all() and (z == y / 2).all()
+    y[:] = 0
+    run("int* y", """extern __shared__ __align__(128) char s[]; __shared__ char before[5]; before[t % 5] = t;
+        y[t] = (unsigned)__cvta_generic_to_shared(s) % 128 + (before[3] == 128);""", [y], shared_bytes=4)
+    assert (y == 0).all()
 
 
 def test_functions_that_are_called(run):
@@ -284,6 +356,37 @@ def test_bits_of_floats_in_integer_arrays_are_no_wrong_type(run):
         run("const float* y, float* z", "z[t] = y[t] + 1;", [np.arange(32), z])
     with pytest.raises(simt.WrongType, match="wrote argument 1 as float32, but it is an array of float64"):
         run("const float* y, float* z", "z[t] = y[t] + 1;", [x, np.zeros(32)])
+
+
+def test_halves_may_be_handled_as_whole_numbers(run):
+    x = RNG.standard_normal(64).astype(np.float16)
+    y = np.zeros(64, np.float16)
+    run("const unsigned* x, unsigned* y", "y[t] = x[t] ^ 0x80008000u;", [x, y])
+    assert (y == -x).all()
+    with pytest.raises(simt.WrongType, match="argument 0 as float32, but it is an array of float16"):
+        run("const float* x, float* y", "y[t] = x[t] + 1;", [x, np.zeros(32, np.float32)])
+
+
+@pytest.mark.parametrize("options", [(), ("-G",)])
+def test_pointers_to_nothing_and_pointers_that_nothing_follows(run, options):
+    """Unused, or only compared with null: PTX does not tell them from numbers, and both are accepted."""
+    x, y = np.ones(32, np.float32), np.zeros(32, np.float32)
+    body = "if (bias) y[t] = x[t] + bias[t]; else y[t] = (other != nullptr) + 10 * (other2 == nullptr);"
+    for bias, other, other2, expected in ((x, x, x, 2), (0, x, x, 1), (0, 0, x, 0), (0, x, 0, 11)):
+        run("const float* x, const float* bias, const float* other, const float* other2, float* unused, float* y", body,
+            [x, bias, other, other2, x, y], options=options)
+        assert (y == expected).all()
+    with pytest.raises(simt.OutOfBounds, match="read address 0x0, which is in no array"):
+        run("const float* x, float* y", "y[t] = x[0];", [0, y], options=options)
+    with pytest.raises(TypeError, match="argument 0 .* is a number .* got an array"):
+        run("long long n, float* y", "if (t < n) y[t] = n;", [x, y], options=options)
+
+
+def test_generic_addresses_know_their_space(run):
+    y = np.zeros(32, np.int32)
+    run("int* y", "__shared__ int s[32]; int own[4]; own[t & 3] = s[t] = t; y[t] = kind(y) + 10 * kind(s + t) + 100 * kind(own + (t & 3));", [y],
+        before="__noinline__ __device__ int kind(int* p) { return *p >= 0 ? __isGlobal(p) + 2 * __isShared(p) + 4 * __isLocal(p) : 0; }")
+    assert (y == 421).all()
 
 
 MMA = """unsigned a = %s; float d, e, f, g; %s asm volatile("mma.sync.aligned.%s {%%0,%%1,%%2,%%3},{%%4,%%4},{%%4},{%%5,%%5,%%5,%%5};"

@@ -124,6 +124,38 @@ def test_softmax_and_row_sum_of_short_floats(target, dtype):
     assert ((sums.double() - x.double().sum(1)).abs() <= tolerance * x.double().abs().sum(1) / 16).all()
 
 
+@pytest.mark.parametrize("target", ["sm_75", "sm_87", "sm_100", "sm_103", "sm_121"])
+def test_every_other_target_runs_softmax(target):
+    """sm_100 has an instruction for the largest float of a warp."""
+    rows, cols = 3, 1000
+    x, y = torch.randn(rows, cols), torch.full((rows, cols), float("nan"))
+    for kernel, constants in ((softmax.softmax_kernel, {"BLOCK": 1024}), (softmax.online_softmax_kernel, {"TILE": 512})):
+        x[1, 5], x[2, :] = float("nan"), float("-inf")
+        run_triton(kernel, rows, 4, x, y, cols, cols, 1, cols, target=target, **constants)
+        assert ((y[0].double() - torch.softmax(x[0].double(), 0)).abs().max() < 1e-6) and y[1:].isnan().all()
+        y.fill_(-7)
+
+
+@triton.jit
+def advised_kernel(x_ptr, y_ptr, sums_ptr, largest_ptr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    x = tl.load(x_ptr + i, eviction_policy="evict_last") + tl.load(x_ptr + i, eviction_policy="evict_first")
+    tl.store(y_ptr + i, tl.clamp(x, -0.5, 1.5), eviction_policy="evict_last")
+    tl.atomic_add(sums_ptr + i % 8, x, sem="relaxed")
+    tl.store(largest_ptr, tl.max(tl.abs(x)))
+    tl.store(largest_ptr + 1, tl.min(x))
+
+
+@pytest.mark.parametrize("target", [*TARGETS, "sm_75", "sm_100"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_advice_to_caches_clamps_and_vectors_of_atomics(target, dtype):
+    x = (torch.arange(256) % 17 - 8).to(dtype) / 8
+    y, sums, largest = torch.full((256,), 7, dtype=dtype), torch.zeros(8, dtype=dtype), torch.zeros(2, dtype=dtype)
+    run_triton(advised_kernel, 1, 4, x, y, sums, largest, target=target, N=256)
+    assert (y == (2 * x).clamp(-0.5, 1.5)).all() and (sums == (2 * x).view(-1, 8).sum(0)).all()
+    assert largest.tolist() == [2, -2]
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_row_sum_split(target):
     """Each row in parts, and then the parts of each row."""
@@ -180,7 +212,7 @@ def dot_kernel(a_ptr, b_ptr, c_ptr, M: tl.constexpr, N: tl.constexpr, K: tl.cons
 @pytest.mark.parametrize("dtype,precision,sums,error", [
     (torch.float16, None, tl.float32, 1e-6), (torch.float16, None, tl.float16, 2e-3), (torch.bfloat16, None, tl.float32, 1e-6),
     (torch.float32, "tf32", tl.float32, 2e-3), (torch.float32, "tf32x3", tl.float32, 2e-6), (torch.float32, "bf16x6", tl.float32, 2e-6),
-    (torch.int8, None, tl.int32, 0),
+    (torch.int8, None, tl.int32, 0), (torch.float8_e5m2, None, tl.float32, 1e-6),
 ])
 def test_products_on_tensor_cores(target, dtype, precision, sums, error):
     """Of short operands exact but for one rounding; others lose what their formats lose."""

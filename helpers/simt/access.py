@@ -203,8 +203,8 @@ def _async_copy(instruction, kernel):
     target, source, size, *filled = instruction.operands
     size = int(size, 0)
     to, start = address(instruction, kernel, target), address(instruction, kernel, source)
-    if len(filled) > 1:
-        raise unknown(instruction, "cache policy")
+    if "L2::cache_hint" in instruction.parts:
+        filled.pop()
     taken = reader(instruction, kernel, filled[0], np.uint32) if filled else None
 
     def step(m, lanes):
@@ -230,5 +230,19 @@ def _convert_address(instruction, kernel):
     return "arithmetic", lambda m, lanes: write(m, get(m) + base.astype(dtype), lanes)
 
 
+def _is_in_space(instruction, kernel):
+    """isspacep.space p, a: whether a generic address lies in a space. Constants have no addresses of their own kind here."""
+    space, (target, source) = instruction.parts[1].split("::")[0], instruction.operands
+    if space not in ("global", "shared", "local"):
+        raise unknown(instruction)
+    write, get = writer(instruction, kernel, target, np.bool_), reader(instruction, kernel, source, np.uint64)
+    own = {"shared": memory.SHARED_SLOT, "local": memory.LOCAL_SLOT}
+
+    def step(m, lanes):
+        slots = memory.slot_of(np.asarray(get(m)))
+        write(m, slots == own[space] if space in own else ~np.isin(slots, [*own.values()]), lanes)
+    return "arithmetic", step
+
+
 BUILDERS = {"ld": _load, "ldu": _load, "st": _store, "cp": _async_copy,
-            "cvta": _convert_address, "ldmatrix": _load_matrix, "stmatrix": _store_matrix}
+            "cvta": _convert_address, "isspacep": _is_in_space, "ldmatrix": _load_matrix, "stmatrix": _store_matrix}

@@ -30,7 +30,7 @@ def bind(kernel, args, device: memory.Global) -> list[np.ndarray]:
                 raise TypeError(f"{kernel.name}: {name} ({param.name}) is a number (.{param.kind}), got an array")
             address = device.add(number, _buffer(name, value))
             bound.append(np.array([address], np.uint64).view(np.uint8))
-        elif role == "pointer" and not (kernel.from_triton and number >= len(params) - 2 and value == 0):
+        elif role == "pointer" and not _is_null(value):
             hint = "; Triton drops arguments that are constexpr or 1" if kernel.from_triton else ""
             raise TypeError(f"{kernel.name}: {name} ({param.name}) is a pointer and needs an array, got "
                             f"{type(value).__name__} {reprlib.repr(value)}{hint}")
@@ -41,6 +41,11 @@ def bind(kernel, args, device: memory.Global) -> list[np.ndarray]:
 
 def _is_array(value) -> bool:
     return isinstance(value, np.ndarray) or hasattr(value, "data_ptr")
+
+
+def _is_null(value) -> bool:
+    """A plain 0: a pointer to nothing, which kernels may be given and must not follow."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool) and value == 0
 
 
 def _buffer(name: str, value) -> memory.Buffer:
@@ -113,10 +118,10 @@ def _roles(kernel) -> list[str]:
     """For each parameter "pointer", "number" or "unclear", from what the kernel does with it.
 
     PTX says only .u64 of both. A pointer is turned into an address of device memory (cvta), at once or after an offset
-    was added to it; what is used in other ways only is a number.
+    was added to it; what is calculated with in other ways is a number. Both may be moved, kept and compared with 0.
     """
     loaded: dict[str, set] = {}  # the registers that each parameter is loaded into
-    flows, addresses, kept = [], set(), set()
+    flows, addresses, kept, calculated = [], set(), set(), set()
     for instruction in kernel.instructions:
         if instruction.name == "ld" and "param" in instruction.parts:
             parameter = instruction.operands[1].strip("[] ").split("+")[0]
@@ -126,13 +131,15 @@ def _roles(kernel) -> list[str]:
             flows.append((target, set().union(*sources), instruction.name == "cvta"))
         elif instruction.name == "st":  # passed on to a function, or put aside: it may become an address
             kept.update(*({*names_in(text)} for text in instruction.operands[1:]))
+        elif instruction.name not in ("atom", "red") and not {"eq", "ne"} & {*instruction.parts}:
+            calculated.update(*({*names_in(text)} for text in instruction.operands[1:]))
         for text in instruction.operands:
             if text.startswith("["):
                 addresses.add(text.strip("[] ").split("+")[0])
-    return [_role(param, loaded.get(param.name), flows, addresses | kept) for param in kernel.params]
+    return [_role(param, loaded.get(param.name), flows, addresses | kept, calculated) for param in kernel.params]
 
 
-def _role(param, registers: set | None, flows: list, addresses: set) -> str:
+def _role(param, registers: set | None, flows: list, addresses: set, calculated: set) -> str:
     if param.pointer or (registers and any(cvta and sources & registers for _, sources, cvta in flows)):
         return "pointer"
     if param.count or param.size != 8:
@@ -147,4 +154,4 @@ def _role(param, registers: set | None, flows: list, addresses: set) -> str:
                 if cvta:
                     return "unclear"
                 reached |= target
-    return "unclear" if reached & addresses else "number"
+    return "number" if reached & calculated and not reached & addresses else "unclear"

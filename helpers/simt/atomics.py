@@ -3,9 +3,10 @@
 import numpy as np
 
 from helpers.simt import floats
-from helpers.simt.access import address, hints, space_of
+from helpers.simt.access import VECTORS, address, hints, space_of
 from helpers.simt.kernel import SIZES, TYPES
-from helpers.simt.operands import reader, unknown, writer
+from helpers.simt.memory import check_aligned
+from helpers.simt.operands import names_in, reader, unknown, writer
 
 
 def _exchange(old, new):
@@ -32,7 +33,8 @@ OPERATIONS = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bit
 def decode(instruction, kernel):
     """("global atomic", ..., function that executes it) of atom and red; None for others.
 
-    An `atom` whose result nothing reads counts as a reduction: ptxas makes one of it.
+    An `atom` whose result nothing reads counts as a reduction: ptxas makes one of it. Those of vectors (since sm_90) take
+    their members one by one.
     """
     if instruction.name not in ("atom", "red"):
         return None
@@ -40,19 +42,36 @@ def decode(instruction, kernel):
     kind = instruction.parts[-1]
     if name is None or kind not in SIZES or kind == "f32x2":
         raise unknown(instruction)
-    hints(instruction, OPERATIONS, {"noftz"})
+    hints(instruction, OPERATIONS, VECTORS, {"noftz"})
     returns = instruction.name == "atom"
     where_text, *value_texts = instruction.operands[1:] if returns else instruction.operands
+    if "L2::cache_hint" in instruction.parts:
+        value_texts.pop()
     function, dtype = _typed(OPERATIONS[name], kind)
-    write = writer(instruction, kernel, instruction.operands[0], dtype) if returns else None
+    targets = names_in(instruction.operands[0]) if returns else []
+    writers = [writer(instruction, kernel, text, dtype) for text in targets]
     where, space = address(instruction, kernel, where_text), space_of(instruction)
-    values = [reader(instruction, kernel, text, dtype) for text in value_texts]
+    members = [[reader(instruction, kernel, text, dtype) for text in texts]
+               for texts in zip(*map(names_in, value_texts), strict=True)]
+    if len(members) != next((VECTORS[p] for p in instruction.parts if p in VECTORS), 1) or returns and len(targets) != len(members):
+        raise unknown(instruction, "operands")
     raw, typed = np.dtype(f"u{dtype.itemsize}"), kind if kind in ("f16", "f32", "f64") else None
-    returns = returns and instruction.operands[0] in kernel.read
+    returns = not kernel.read.isdisjoint(targets)
 
     def step(m, lanes):
         addresses, active = where(m), m.numbers(lanes)
-        m.memory.count(instruction, space, addresses, lanes, dtype.itemsize)
+        size = dtype.itemsize * len(members)
+        check_aligned(addresses[active], size, m.explain(instruction, active, "updated"))
+        m.memory.count(instruction, space, addresses, lanes, size)
+        for i, values in enumerate(members):
+            old = member(m, addresses + np.uint64(i * dtype.itemsize), active, lanes, values)
+            if writers:
+                result = np.zeros(m.lanes, dtype)
+                result[active] = old
+                writers[i](m, result, lanes)
+
+    def member(m, addresses, active, lanes, values):
+        """What the active lanes found there."""
         before = m.memory.load(instruction, space, addresses, lanes, raw, 1, typed, counted=False, atomic=True)[:, 0].view(dtype)
         _, first, place = np.unique(m.memory.identities(space, addresses, active), return_index=True, return_inverse=True)
         state, old = before[first], before.copy()
@@ -67,10 +86,7 @@ def decode(instruction, kernel):
         writing[active[first]] = True
         ordered = state[place[np.searchsorted(active, np.flatnonzero(writing))]]
         m.memory.store(instruction, space, addresses, writing, ordered[:, None].view(raw), typed, counted=False, atomic=True)
-        if write:
-            result = np.zeros(m.lanes, dtype)
-            result[active] = old
-            write(m, result, lanes)
+        return old
     return f"{space} {'atomic' if returns or space == 'shared' else 'reduction'}", step
 
 

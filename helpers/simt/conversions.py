@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from helpers.simt import floats
+from helpers.simt import floats, fp8
 from helpers.simt.instructions import ROUND, allow, lanewise, without_last
 from helpers.simt.kernel import TYPES
 from helpers.simt.operands import unknown
@@ -16,6 +16,8 @@ def decode(instruction, kernel):
 def _cvt(instruction, kernel):
     """cvt[.round][.ftz][.sat].to.from; also two floats into one register of two halves."""
     *_, to, source = instruction.parts
+    if "x2" in to + source and {to[:-2], source[:-2]} & {*fp8.VALUES}:
+        return _pair_of_bytes(instruction, kernel)
     parts = allow(without_last(instruction), ROUND, {"rni", "rzi", "rmi", "rpi", "ftz", "sat"}, {"rna"} if to == "tf32" else ())
     whole = next((p[:2] for p in parts if p in ("rni", "rzi", "rmi", "rpi")), None)
     rounding = whole or next(iter(parts & ROUND), "rn")
@@ -44,6 +46,29 @@ def _cvt(instruction, kernel):
     a, b = np.dtype(TYPES[to]), np.dtype(TYPES[source])
     return lanewise(instruction, kernel,
                     lambda v: floats.convert(flush(v), a, rounding, whole is not None, "sat" in parts), a, b)
+
+
+def _pair_of_bytes(instruction, kernel):
+    """cvt.rn.satfinite[.relu].{e4m3x2,e5m2x2}.f32 d, high, low and .f16x2 d, a; cvt.rn[.relu].f16x2.{e4m3x2,e5m2x2} d, a"""
+    *_, to, source = instruction.parts
+    parts = allow(without_last(instruction), {"rn", "satfinite", "relu"})
+    limited = floats.positive if "relu" in parts else np.asarray
+    if to == "f16x2" and "satfinite" not in parts:
+        return lanewise(instruction, kernel, lambda pair: floats.one_nan(
+            limited(fp8.decoded(source[:-2], _parts(pair, np.uint8)).astype(np.float16))).view(np.uint32)[..., 0], np.uint32, np.uint16)
+
+    def encode(values):
+        return fp8.encoded(to[:-2], limited(values)).view(np.uint16)[..., 0]
+    if to[:-2] in fp8.VALUES and {"rn", "satfinite"} <= parts and source in ("f32", "f16x2"):
+        if source == "f16x2":
+            return lanewise(instruction, kernel, lambda pair: encode(_parts(pair, np.float16)), np.uint16, np.uint32)
+        return lanewise(instruction, kernel, lambda high, low: encode(np.stack(np.broadcast_arrays(low, high), axis=-1)),
+                        np.uint16, np.float32, np.float32)
+    raise unknown(instruction)
+
+
+def _parts(values, kind):
+    return np.ascontiguousarray(values)[..., None].view(kind)
 
 
 def _as_double(v):

@@ -181,6 +181,14 @@ def maximum(a, b):
     return np.where((a == 0) & (b == 0), np.where(np.signbit(a), b, a), np.fmax(a, b))
 
 
+def signs_multiplied(function):
+    """`.xorsign.abs`: the function of the magnitudes, with the sign that the product would have."""
+    def signed(a, b):
+        size = function(np.abs(a), np.abs(b))
+        return np.where(np.signbit(a) != np.signbit(b), -size, size)
+    return signed
+
+
 def minimum_nan(a, b):
     return np.where(np.isnan(a) | np.isnan(b), np.nan, minimum(a, b)).astype(a.dtype)
 
@@ -235,7 +243,12 @@ def double_to_bf16(values: np.ndarray, rounding: str = "rn") -> np.ndarray:
     return to_bf16(bits.astype(np.uint32).view(np.float32))
 
 
-def of_short(function, kind: str):
+def positive(values: np.ndarray) -> np.ndarray:
+    """Negative numbers become 0 (`.relu`)."""
+    return np.where(values < 0, values.dtype.type(0), values)
+
+
+def of_short(function, kind: str, relu: bool = False):
     """A function of floats as one of registers that hold bf16 as bits, or two of f16 or bf16."""
     if kind == "f16x2":
         return pairwise(function, np.uint32, np.float16)
@@ -243,7 +256,8 @@ def of_short(function, kind: str):
             subtract: lambda a, b: odd_sum(a, -b)}.get(function, function)
 
     def single(*bits):
-        return double_to_bf16(wide(*(from_bf16(np.asarray(b)).astype(np.float64) for b in bits)))
+        exact = wide(*(from_bf16(np.asarray(b)).astype(np.float64) for b in bits))
+        return double_to_bf16(positive(exact) if relu else exact)
     return single if kind == "bf16" else pairwise(single, np.uint32, np.uint16)
 
 

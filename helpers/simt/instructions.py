@@ -1,5 +1,6 @@
 """Instructions that only move values between registers, decoded once into functions of (machine, lanes)."""
 
+import dataclasses
 import functools
 
 import numpy as np
@@ -79,15 +80,15 @@ def _float(function, arity: int, *, modes=(), rounds=False, nan=True):
             if nan:
                 out = floats.one_nan(out)
             if "relu" in parts:
-                out = np.where(out < 0, out.dtype.type(0), out)
+                out = floats.positive(out)
             if "ftz" in parts:
                 out = floats.flush(out)
             return floats.clamp(out) if "sat" in parts else out
         if short:
-            if parts & {"ftz", "sat", "relu"}:
+            if parts & {"ftz", "sat"}:
                 raise unknown(instruction)
             register = np.uint16 if kind == "bf16" else np.uint32
-            return lanewise(instruction, kernel, floats.of_short(function, kind), *[register] * (arity + 1))
+            return lanewise(instruction, kernel, floats.of_short(function, kind, "relu" in parts), *[register] * (arity + 1))
         if packed:
             return lanewise(instruction, kernel, floats.pairwise(step, *packed), *[packed[0]] * (arity + 1))
         return lanewise(instruction, kernel, step, *[dtype] * (arity + 1))
@@ -143,7 +144,15 @@ def _extreme(plain, with_nan, integer):
         if _on_floats(instruction.parts[-1]):
             function = with_nan if "NaN" in instruction.parts else plain
             count = 3 if len(instruction.operands) == 4 else 2  # three since PTX 8.8
-            return _float(lambda *values: functools.reduce(function, values), count, modes={"NaN"})(instruction, kernel)
+            modes = {"NaN"}
+            if "xorsign" in instruction.parts and "abs" in instruction.parts and count == 2:
+                function, modes = floats.signs_multiplied(function), {"NaN", "xorsign", "abs"}
+            return _float(lambda *values: functools.reduce(function, values), count, modes=modes)(instruction, kernel)
+        if "relu" in instruction.parts:  # written behind the type
+            parts = tuple(part for part in instruction.parts if part != "relu")
+            if parts[-1] not in ("s32", "s16x2"):
+                raise unknown(instruction)
+            return _integer(lambda a, b: np.maximum(integer(a, b), 0), 2)(_with(instruction, parts=parts), kernel)
         return _integer(integer, 2)(instruction, kernel)
     return build
 
@@ -155,6 +164,8 @@ def _integer(function, arity: int, *, counts=(), kinds="usb", result=None):
     """An instruction on integers; the operands numbered in `counts` are 32-bit whatever the type."""
     def build(instruction, kernel):
         allow(instruction)
+        if instruction.parts[-1] in HALVES and instruction.name in ("min", "max"):
+            return lanewise(instruction, kernel, _of_halves(instruction, function), *[np.uint32] * (arity + 1))
         dtype = _type(instruction, kinds)
         dtypes = [np.uint32 if i in counts else dtype for i in range(arity)]
         return lanewise(instruction, kernel, function, result or dtype, *dtypes)
@@ -176,12 +187,21 @@ def _sum(function, saturating):
     def build(instruction, kernel):
         if allow(instruction, {"sat"}):
             return lanewise(instruction, kernel, saturating, np.int32, np.int32, np.int32)
+        if instruction.parts[-1] in HALVES:
+            return lanewise(instruction, kernel, _of_halves(instruction, function), *[np.uint32] * 3)
         return lanewise(instruction, kernel, function, *[_type(instruction, "us")] * 3)
     return build
 
 
 def _saturating(function):
     return lambda a, b: np.clip(function(a.astype(np.int64), b.astype(np.int64)), -(2**31), 2**31 - 1).astype(np.int32)
+
+
+HALVES = {"s16x2": np.int16, "u16x2": np.uint16}  # two whole numbers in a register, since sm_90
+
+
+def _of_halves(instruction, function):
+    return floats.pairwise(function, np.uint32, HALVES[instruction.parts[-1]])
 
 
 def _product(instruction, kernel, extra: bool):
@@ -204,12 +224,12 @@ def _bitwise(function, arity):
 
 def _lop3(instruction, kernel):
     *_, table = instruction.operands
-    instruction_without_table = _with(instruction, instruction.operands[:-1])
+    instruction_without_table = _with(instruction, operands=instruction.operands[:-1])
     return lanewise(instruction_without_table, kernel, lambda a, b, c: integers.lop3(a, b, c, int(table, 0)), *[np.uint32] * 4)
 
 
-def _with(instruction, operands):
-    return type(instruction)(**{**vars(instruction), "operands": operands})
+def _with(instruction, **changed):
+    return dataclasses.replace(instruction, **changed)
 
 
 def _funnel(instruction, kernel):
@@ -334,7 +354,25 @@ def _mov(instruction, kernel):
 
 
 def without_last(instruction):
-    return type(instruction)(**{**vars(instruction), "parts": instruction.parts[:-1]})
+    return _with(instruction, parts=instruction.parts[:-1])
+
+
+def _differences(instruction, kernel):
+    """vabsdiff{2,4}.u32.u32.u32[.add] d, a, b, c: |a - b| of each part, or c plus their sum."""
+    if instruction.parts[1:4] != ("u32",) * 3 or instruction.parts[4:] not in ((), ("add",)):
+        raise unknown(instruction)
+    part = np.uint16 if instruction.name == "vabsdiff2" else np.uint8
+
+    def differ(a, b, c):
+        x, y = (np.ascontiguousarray(v)[..., None].view(part) for v in np.broadcast_arrays(a, b))
+        apart = np.where(x > y, x - y, y - x)
+        return c + apart.sum(axis=-1, dtype=np.uint32) if "add" in instruction.parts else apart.view(np.uint32)[..., 0]
+    return lanewise(instruction, kernel, differ, *[np.uint32] * 4)
+
+
+def _policy(instruction, kernel):
+    """createpolicy: advice to the cache, which nothing here follows."""
+    return lanewise(_with(instruction, operands=[instruction.operands[0], "0"]), kernel, np.asarray, np.uint64, np.uint64)
 
 
 def _nothing(instruction, kernel):
@@ -364,6 +402,7 @@ BUILDERS = {
     "popc": _integer(integers.count_bits, 1, result=np.uint32), "clz": _integer(integers.leading_zeros, 1, result=np.uint32),
     "brev": _integer(integers.reverse_bits, 1), "bfind": _find_bit,
     "bfe": _integer(integers.extract_bits, 3, counts={1, 2}), "bfi": _integer(integers.insert_bits, 4, counts={2, 3}),
+    "vabsdiff2": _differences, "vabsdiff4": _differences, "createpolicy": _policy,
     "setp": _setp, "set": _set, "selp": _selp, "mov": _mov,
     **dict.fromkeys(("membar", "fence", "nanosleep", "prefetch"), _nothing),
 }

@@ -70,11 +70,17 @@ class Kernel:
     tables: dict[str, list[str]] = field(default_factory=dict)  # targets of indexed branches
     shared: dict[str, int] = field(default_factory=dict)
     shared_bytes: int = 0
-    dynamic_shared: str | None = None
+    dynamic_shared: dict[str, int] = field(default_factory=dict)  # names of the one array whose size the launch says -> alignment
     local: dict[str, int] = field(default_factory=dict)
     local_bytes: int = 0
     constants: dict[str, bytes] = field(default_factory=dict)
     contents: dict[str, str] = field(default_factory=dict)  # register -> "f32", "int", ..., where known
+
+    @property
+    def dynamic_start(self) -> int:
+        """Where dynamic shared memory begins: behind the arrays of the kernel's own."""
+        align = max([16, *self.dynamic_shared.values()])
+        return -(-self.shared_bytes // align) * align
 
     @functools.cached_property
     def read(self) -> set[str]:

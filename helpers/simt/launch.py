@@ -28,7 +28,8 @@ def run(ptx, grid, block, args=(), *, shared_bytes: int | None = None, kernel: s
 
     ptx: PTX text, or a result of `compile_kernel` or `compile_cuda`. `kernel` names one if there are several.
     grid, block: numbers or tuples of up to three. args: numpy arrays and torch CPU tensors (written in place) and
-    numbers, one for each parameter of the compiled kernel; Triton's own two scratch pointers may be left out.
+    numbers, one for each parameter of the compiled kernel (0: a pointer to nothing); Triton's own two scratch pointers may be
+    left out.
     shared_bytes: dynamic shared memory per block; what a Triton result asks for by default.
     races: raise Race where threads touch a word of shared memory in no certain order; "report": list them in the report;
     False: do not look, which is faster.
@@ -88,7 +89,7 @@ def _dynamic_bytes(code: Program, compiled, given: int | None) -> int:
         if isinstance(given, bool) or not isinstance(given, numbers.Integral) or not 0 <= given <= MOST_SHARED:
             raise ValueError(f"shared_bytes must be 0 to {MOST_SHARED}, got {given!r}")
         return int(given)
-    if code.kernel.dynamic_shared is None or not code.kernel.from_triton:
+    if not code.kernel.dynamic_shared or not code.kernel.from_triton:
         return 0
     return getattr(compiled, "shared_bytes", MOST_SHARED)  # what Triton would ask for; from text alone nobody knows
 
@@ -120,7 +121,7 @@ class Launch:
         if kernel.most_threads is not None and self.threads > kernel.most_threads:
             raise ValueError(f"{kernel.name} was compiled for blocks of at most {kernel.most_threads} threads (__launch_bounds__), "
                              f"got {self.block}: a GPU refuses this launch")
-        static = -(-kernel.shared_bytes // 16) * 16 if self.dynamic_bytes else kernel.shared_bytes
+        static = kernel.dynamic_start if self.dynamic_bytes else kernel.shared_bytes
         self.shared_bytes = static + self.dynamic_bytes
         most = _most_shared(kernel.target)
         if self.shared_bytes > most:

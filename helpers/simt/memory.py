@@ -195,11 +195,11 @@ def _named(typed: str, size: int) -> str:
 def fits(typed: str, size: int, dtype: np.dtype, reads: bool) -> bool:
     """Whether values used as `typed` ("f32", ..., "int") of `size` bytes may come from or go to an array of `dtype`.
 
-    An array of bytes may hold anything, and whole numbers the bits of floats, of which a part may be read. Those of bfloat16
-    are often taken apart as whole numbers.
+    An array of bytes may hold anything, and whole numbers the bits of floats, of which a part may be read. Floats of 16 bits
+    are often put together and taken apart as whole numbers.
     """
-    if dtype is BFLOAT16:
-        return typed == "int"
+    if dtype.kind == "f" and dtype.itemsize == 2:
+        return typed == "int" or typed == "f16" and dtype == np.float16
     return dtype.itemsize in (1, size) or (dtype.kind != "f" and (typed == "int" or reads and dtype.itemsize > size))
 
 

@@ -39,8 +39,8 @@ def literal(text: str, dtype):
 
 def symbol_address(kernel: Kernel, name: str) -> int | None:
     """The address of an array: within its space for shared and local ones, in device memory for module arrays."""
-    if name == kernel.dynamic_shared:
-        return -(-kernel.shared_bytes // 16) * 16  # behind the static arrays
+    if name in kernel.dynamic_shared:
+        return kernel.dynamic_start
     for table in (kernel.shared, kernel.local):
         if name in table:
             return table[name]

@@ -69,7 +69,8 @@ def _module_arrays(text: str, kernel: Kernel) -> None:
         if space != "shared":
             name, kernel.constants[name], given[name] = _constant(head, values)
         elif re.search(r"\[\s*\]\s*$", head):
-            kernel.dynamic_shared = re.search(r"([\w$]+)\s*\[", head).group(1)
+            align = re.search(r"\.align\s+(\d+)", head)
+            kernel.dynamic_shared[re.search(r"([\w$]+)\s*\[", head).group(1)] = int(align[1]) if align else 1
         else:
             array(head, kernel, "shared")
     for name, addresses in given.items():  # of other arrays, all of which have their places now

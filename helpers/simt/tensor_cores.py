@@ -13,7 +13,7 @@ import re
 
 import numpy as np
 
-from helpers.simt import floats
+from helpers.simt import floats, fp8
 from helpers.simt.operands import names_in, reader, unknown, writer
 
 LANE = np.arange(32)
@@ -26,6 +26,8 @@ FACTORS = {
     "tf32": (1, lambda bits: (bits & TF32_BITS).view(np.float32).astype(np.float64)),
     "s8": (4, lambda bits: bits.view(np.int8).astype(np.int64)),
     "u8": (4, lambda bits: bits.view(np.uint8).astype(np.int64)),
+    "e4m3": (4, lambda bits: fp8.decoded("e4m3", bits.view(np.uint8))),
+    "e5m2": (4, lambda bits: fp8.decoded("e5m2", bits.view(np.uint8))),
 }
 OPCODE = re.compile(r"mma\.sync\.aligned\.m16n8k(\d+)\.row\.col(\.satfinite)?\.(\w+)\.(\w+)\.(\w+)\.(\w+)")
 SUMS = {"f32": np.float32, "f16": np.float16, "s32": np.int32}
@@ -43,7 +45,8 @@ def _mma(instruction, kernel):
         raise unknown(instruction)
     depth, saturate, to, kind_a, kind_b, kind_c = match.groups()
     whole = {kind_a, kind_b} <= {"s8", "u8"}
-    if kind_a not in FACTORS or not (whole or kind_a == kind_b) or to != kind_c or to not in SUMS or (to == "s32") != whole:
+    mixed = whole or {kind_a, kind_b} <= {*fp8.VALUES}
+    if kind_a not in FACTORS or not (mixed or kind_a == kind_b) or to != kind_c or to not in SUMS or (to == "s32") != whole:
         raise unknown(instruction)
     (per, values_a), (_, values_b), sums = FACTORS[kind_a], FACTORS[kind_b], np.dtype(SUMS[to])
     d, a, b, c = ([name.strip() for name in names_in(text)] for text in instruction.operands)

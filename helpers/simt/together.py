@@ -1,7 +1,10 @@
 """What the lanes of a warp do together: shuffles, votes, reductions. Registers are seen as (warps, 32)."""
 
+import functools
+
 import numpy as np
 
+from helpers.simt import floats
 from helpers.simt.instructions import allow
 from helpers.simt.operands import reader, unknown, writer
 
@@ -95,6 +98,8 @@ REDUCTIONS = {"add": (np.add, 0), "and": (np.bitwise_and, -1), "or": (np.bitwise
 
 
 def _redux(instruction, kernel):
+    if instruction.parts[-1] == "f32":
+        return _redux_of_floats(instruction, kernel)
     parts = allow(instruction, {"sync"}, REDUCTIONS)
     function, neutral = REDUCTIONS[(parts - {"sync"}).pop()]
     kind = instruction.parts[-1]
@@ -111,6 +116,25 @@ def _redux(instruction, kernel):
     def step(m, lanes):
         among = members(m, lanes)
         write(m, _each(m, function.reduce(np.where(among, by_warp(m, get(m)), neutral), axis=1, dtype=dtype)), lanes)
+    return step
+
+
+def _redux_of_floats(instruction, kernel):
+    """redux.sync.{min,max}[.abs][.NaN].f32 d, a, members: of compute capability 10.0. Without .NaN, a NaN loses."""
+    parts = allow(instruction, {"sync", "min", "max", "abs", "NaN"})
+    if "min" in parts:
+        neutral, function = np.inf, floats.minimum_nan if "NaN" in parts else floats.minimum
+    else:
+        neutral, function = -np.inf, floats.maximum_nan if "NaN" in parts else floats.maximum
+    neutral = np.float32(neutral if "NaN" in parts else np.nan)
+    target, source, mask = instruction.operands
+    write, get = writer(instruction, kernel, target, np.float32), reader(instruction, kernel, source, np.float32)
+    members = _members(instruction, kernel, mask)
+
+    def step(m, lanes):
+        among, values = members(m, lanes), by_warp(m, get(m))
+        values = np.where(among, np.abs(values) if "abs" in parts else values, neutral)
+        write(m, _each(m, floats.one_nan(functools.reduce(function, values.T))), lanes)
     return step
 
 
