@@ -160,9 +160,9 @@ def test_too_many_tiles_side_by_side(device):
 
 
 @pytest.mark.parametrize("tile", [(16, 16, 16), (32, 64, 16), (64, 32, 32), (128, 16, 64)])
-@pytest.mark.parametrize("group", [1, 3, 8])
+@pytest.mark.parametrize("group", [1, 3, 8, 2**31 - 1, 2**40])
 def test_every_tile_is_computed_once(tile, group, device):
-    """Any grouping walks all tiles: more rows than a group, a smaller last group."""
+    """Any grouping walks all tiles: more rows than a group, a smaller last group, groups far beyond the matrix."""
     a, b = matrices(150, 40, 70, torch.float32, device)
     assert_product(matmul_relu_grouped(a, b, tile=tile, group=group), a, b)
     assert_product(matmul_relu_tiled(a, b, tile=tile), a, b)

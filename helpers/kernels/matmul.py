@@ -235,9 +235,12 @@ def _grouped(a, b, precision, tile, num_warps, num_stages, group=GROUP, part_k=N
     block_m, block_n, block_k = tile
     part_k = part_k or k
     parts = ceil_div(k, part_k)
+    tile_rows, tile_cols = ceil_div(m, block_m), ceil_div(n, block_n)
+    if group * tile_cols >= 2**31:  # the kernel counts the tiles of a group in 32 bits; more rows than there are change nothing
+        group = tile_rows
     with launch_on(a):
         out = c if parts == 1 else torch.empty(parts, m, n, dtype=torch.float32, device=a.device)
-        matmul_relu_grouped_kernel[(ceil_div(m, block_m) * ceil_div(n, block_n), parts)](
+        matmul_relu_grouped_kernel[(tile_rows * tile_cols, parts)](
             a, b, out, m, n, k, part_k, *a.stride(), *b.stride(), n, BLOCK_M=block_m, BLOCK_N=block_n,
             BLOCK_K=block_k, PRECISION=precision, GROUP=group, WHOLE_K=k % block_k == 0, RELU=parts == 1,
             num_warps=num_warps, num_stages=num_stages,
