@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 
 import pytest
 import torch
@@ -319,7 +320,7 @@ def test_only_functions_are_measured(wrong):
 @pytest.mark.parametrize("ms, samples", [(0.005, 36), (1.0, 36), (8.0, 36), (20.0, 15), (35.0, 12), (500.0, 12)])
 def test_long_calls_are_timed_less_often(monkeypatch, ms, samples):
     """A lecture cannot wait: three rounds of a variant take some 0.3 s, unless four samples a round take longer."""
-    def do_bench(fn, warmup, rep, return_mode):
+    def do_bench(fn, warmup, rep, return_mode, grad_to_none=None):
         fn()
         return ms if return_mode == "median" else [ms] * max(1, round(rep / ms))
 
@@ -331,6 +332,41 @@ def test_long_calls_are_timed_less_often(monkeypatch, ms, samples):
     rows = measure._measure_case(found, {"a": 1, "b": 2}, {"n": 1}, specs.gpu("H200"), ())
     assert [(row["variant"], len(row["samples"])) for row in rows] == [("a", samples), ("b", samples)]
     assert calls[4:] == [1, 2, 1, 2, 1, 2, 1, 2], "checked twice each, estimated, then in turns"
+
+
+@pytest.mark.parametrize("host_works", [False, True])
+def test_the_host_has_a_head_start_unless_it_does_part_of_the_work(monkeypatch, host_works):
+    events = []
+
+    def do_bench(fn, warmup, rep, return_mode, grad_to_none=None):
+        for x in grad_to_none or []:
+            x.grad = None
+        fn()
+        return 1.0 if return_mode == "median" else [1.0] * 12
+
+    monkeypatch.setattr(measure.triton.testing, "do_bench", do_bench, raising=False)
+    monkeypatch.setattr(measure.torch.cuda, "_sleep", lambda cycles: events.append("wait"))
+    for name in ("machine_name", "versions_line"):
+        monkeypatch.setattr(measure, name, lambda: "some")
+    run = Run(lambda: events.append("call"), lambda out: None, host_works=host_works)
+    found = experiment.Experiment("some", "00", "", lambda variant: run, {}, None)
+    measure._measure_case(found, {"a": 1}, {}, specs.gpu("H200"), ())
+    assert events[3:] == (["call"] if host_works else ["wait", "call"]) * measure.ROUNDS
+
+
+@pytest.mark.gpu
+def test_a_slow_host_is_not_timed():
+    import torch
+
+    x = torch.zeros(256, device="cuda")
+
+    def call():
+        until = time.perf_counter() + 150e-6
+        while time.perf_counter() < until:
+            pass
+        x.add_(1)
+
+    assert measure.time_us(call).median < 30
 
 
 @pytest.mark.gpu

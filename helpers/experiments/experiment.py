@@ -21,6 +21,7 @@ class Run:
     traffic_bytes: int = 0  # least device-memory traffic of the operation, 0: not a question of bandwidth
     flops: int = 0
     values: Callable[[], dict] | None = None  # further columns, measured otherwise than by the clock
+    host_works: bool = False  # the host does part of what is timed, as in copies from pageable memory: it gets no head start
 
     def __post_init__(self):
         if self.call is not None and self.check is None:

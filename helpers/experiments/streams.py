@@ -40,7 +40,7 @@ def host_copies(variant, direction, n):
         torch.cuda.synchronize()
         assert torch.equal(out.cpu(), source.cpu()), "the copy differs"
 
-    return Run(call, check, 4 * n)
+    return Run(call, check, 4 * n, host_works=True)
 
 
 def one_after_the_other(up, down):
@@ -70,7 +70,7 @@ def two_directions(variant, n):
         torch.cuda.synchronize()
         assert (out[0] == 3).all() and (out[1] == 5).all(), "a copy differs"
 
-    return Run(call, check, 2 * 4 * n, values=lambda: {"copy_engines": copy_engine_count()})
+    return Run(call, check, 2 * 4 * n, values=lambda: {"copy_engines": copy_engine_count()}, host_works=True)
 
 
 # ------------------------------------------------------------------------------------------------ overlap
@@ -166,7 +166,7 @@ def copy_compute_overlap(variant, n, rounds, chunks):
         return {"copy_us": round(copy_us, 1), "kernel_us": round(kernel_us, 1), "estimate_us": round(expected, 1),
                 "timeline": spans}
 
-    return Run(call, check, 4 * n, 2 * n * rounds, values)
+    return Run(call, check, 4 * n, 2 * n * rounds, values, host_works=True)
 
 
 @experiment(lesson="11_streams", title="Reading a buffer too early", variants={"pinned": pinned, "pageable": pageable},
