@@ -67,7 +67,7 @@ def parse_cc(target) -> tuple[int, int] | None:
     if isinstance(target, float):
         target = f"{target:g}" if target % 1 else f"{target:.1f}"
     if isinstance(target, str):
-        for pattern in (r"(?:sm|compute)_(\d+)(\d)[af]?", r"(\d+)\.(\d)"):
+        for pattern in (r"(?:sm|compute)_(\d+)(\d)[af]?", r"(\d+)\.(\d)[af]?"):
             match = re.fullmatch(pattern, target.strip().lower(), re.ASCII)
             if match:
                 return int(match[1]), int(match[2])

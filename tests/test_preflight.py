@@ -105,7 +105,7 @@ def test_a_healthy_laptop_is_told_so():
     (dict(evidence="fast"), "'fast'", "Unset"),
     (dict(evidence="recorded", gpu="NVIDIA L4"), "recorded is set", "Unset"),
     (dict(evidence="live", gpu=None, nvidia_device=True), "no GPU", "Unset"),
-    (dict(evidence="live", cuda_available=False), "no GPU that lessons can use", "Unset"),
+    (dict(evidence="live", cuda_available=False, gpu=None, nvidia_device=True), "no GPU that lessons can use", "Unset"),
     (dict(libcuda=["/usr/lib/x86_64-linux-gnu/libcuda.so.1"], gpu=None, nvidia_device=True), "driver does not answer", "Restart the machine"),
     (dict(not_found_out={"driver": "OSError()"}), "driver: OSError()", "Report"),
 ])
@@ -124,6 +124,7 @@ def test_one_thing_wrong_is_one_finding(given, what, fix):
     dict(cc=(8, 9), torch_cuda="11.7"), dict(cc=(12, 1), torch_cuda="12.8"), dict(cc=(13, 0), torch_cuda="13.0"),
     dict(cc=(12, 1), arch_list=["sm_120f"]), dict(cc=(12, 0), arch_list=["sm_120a"]), dict(cc=None, torch_cuda="12.4"),
     dict(cc=(8, 9), arch_list=["sm_80", "sm_120"]), dict(cc=(9, 0), arch_list=["sm_90a"]),
+    dict(cc=(8, 9), arch_list="8.0;8.6+PTX"), dict(cc="9.0", arch_list=["9.0a"]), dict(driver_cuda="9.2", ptx="6.2"),
     dict(cc=(12, 0), ptxas="12.8"), dict(cc=(13, 0), ptxas="12.8"), dict(driver_cuda="12.4", ptx="8.4"),
     dict(driver_cuda="13.0", torch_cuda="12.8"), dict(driver="580.65", torch_cuda="13.0"),
     dict(driver_cuda="12.4", torch_cuda="12.8"), dict(driver_cuda="13.0", nvrtc="13.5.37"),
@@ -275,6 +276,11 @@ def test_an_unwritable_folder_is_noticed(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "file"))
     assert machine._cache({}) == {"cache_writable": False}
+
+
+def test_without_more_facts_torch_that_reaches_no_gpu_is_not_live():
+    for given in (dict(cuda_available=False), dict(cuda_available=False, cc=(12, 0), arch_list=["sm_120"])):
+        assert only(**given).stops == ("live",) and paragraph(preflight(**given)).startswith("Measurements here are recorded ones")
 
 
 def test_facts_as_others_write_them():

@@ -19,7 +19,7 @@ def newest_ptx(driver_cuda: str) -> str:
     """The newest PTX version that a driver for this CUDA version reads: "12.4" -> "8.4"."""
     cuda = Version(driver_cuda)
     if cuda.major < 11:
-        return f"6.{min(5, 3 + cuda.minor)}"
+        return f"6.{cuda.minor + (3 if cuda.major == 10 else 0)}"
     minor = cuda.minor - 1 if cuda.major == 12 and cuda.minor >= 6 else cuda.minor  # 12.5 and 12.6 share PTX 8.5
     return f"{cuda.major - 4}.{minor}"
 
@@ -39,8 +39,11 @@ def _to_driver(cuda_major: int) -> str:
 
 
 def has_code_for(cc: tuple[int, int], arch_list: list[str]) -> bool:
-    """True if a binary for one of `arch_list` runs on cc: the same major version, not a newer minor one; sm_120a: exactly."""
-    compiled = [(parse_cc(arch), arch.endswith("a")) for arch in arch_list if arch.startswith("sm_")]
+    """True if a binary for one of `arch_list` runs on cc: the same major version, not a newer minor one; sm_120a: exactly.
+
+    The list is torch's ("sm_86") or as builds are told it ("8.6+PTX"). PTX does not count, as it does not for torch.
+    """
+    compiled = [(parse_cc(arch.removesuffix("+PTX")), arch.endswith("a")) for arch in arch_list if not arch.startswith("compute_")]
     return any(found and (found == cc or found[0] == cc[0] and found[1] < cc[1] and not exactly) for found, exactly in compiled)
 
 
@@ -206,8 +209,14 @@ def ptxas_too_old_for_the_gpu(f):
 
 @rule("cuda_available")
 def gpu_hidden_from_torch(f):
-    if f["cuda_available"] or not f.get("gpu") or ("torch_cuda" in f and f["torch_cuda"] is None):
+    if f["cuda_available"] or ("torch_cuda" in f and f["torch_cuda"] is None):
         return None
+    if "gpu" not in f:
+        return Finding("torch reaches no GPU (torch.cuda.is_available() is False).", "Lessons show recordings.",
+                       "If there is an NVIDIA GPU, nvidia-smi must list it, and torch must be a CUDA build.",
+                       severity="note", stops=("live",))
+    if not f["gpu"]:
+        return None  # another rule
     if f.get("visible_devices") in ("", "-1"):
         return Finding(f"CUDA_VISIBLE_DEVICES={f['visible_devices']} hides the {f['gpu']}.",
                        "Lessons show recordings.", "Unset it to measure here.", severity="note", stops=("live",))
