@@ -1,6 +1,8 @@
 """Exercises of lessons 07 to 11: likely wrong answers are refused with a sentence that helps, other right ones pass."""
 
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +19,14 @@ def twice(body):
 def reverse(body):
     source = 'extern "C" __global__ void reverse(const float* x, float* y) { __shared__ float tile[256]; int t = threadIdx.x;'
     return CudaKernel(f"{source} int i = blockIdx.x * 256 + t; {body} }}", "reverse")
+
+
+def quad(sums):
+    """The skeleton of 10.4 with the body of `for (int r = 0; r < 4; r++)`."""
+    path = Path(__file__).parents[1] / "notebooks" / "solutions" / "10_shared_memory.py"
+    source = path.read_text().partition("# %% exercise-4")[2].partition('r"""')[2].partition('"""')[0]
+    hole = re.compile(r"(// --- your code[^\n]*\n).*?(?=\s*// --- end)", re.S)
+    return CudaKernel(hole.sub(lambda found: f"{found[1]}for (int r = 0; r < 4; r++) {{ {sums} }}", source), "quad_matmul")
 
 
 def chunks(t, e, slack):
@@ -41,6 +51,10 @@ WRONG = [
     ("10_shared_memory.2", reverse("tile[t] = x[i]; __syncwarp(); y[i] = tile[255 - t];"), "a race"),
     ("10_shared_memory.3", lambda s: s, "s = 3: the access takes 1 pass, you say 3"),
     ("10_shared_memory.3", lambda s: math.gcd(s, 32), "s = 0: the access takes 1 pass, you say 32"),
+    ("10_shared_memory.4", quad("sum[r] += tile_a[4 * threadIdx.y + r][i] * tile_b[i][threadIdx.x];"), "which row of tile_a"),
+    ("10_shared_memory.4", quad("sum[r] += tile_a[threadIdx.y + 8 * r][i] * b[(start + i) * n + col];"), "come from the tiles"),
+    ("10_shared_memory.4", quad("volatile float* one = &tile_b[i][threadIdx.x]; sum[r] += tile_a[threadIdx.y + 8 * r][i] * *one;"),
+     "with 2 numbers from shared memory"),
     ("11_streams.1", lambda t, e, slack: min(t, e) / (slack * max(t, e)), "is a whole number"),
     ("11_streams.1", lambda t, e, slack: 1 + chunks(t, e, slack), "fewer than 8 are enough"),
 ]
@@ -49,6 +63,7 @@ RIGHT = [
     ("08_cuda_threads.3", twice("while (t < n) { y[t] = 2 * x[t]; t += gridDim.x * blockDim.x; }")),
     ("09_coalescing.3", lambda: (0.333, 1)),
     ("10_shared_memory.2", reverse("tile[255 - t] = x[i]; __syncthreads(); y[i] = tile[t];")),
+    ("10_shared_memory.4", quad("sum[r] += tile_a[threadIdx.y + 8 * r][i] * tile_b[i][threadIdx.x];")),
     ("11_streams.1", chunks),
     ("11_streams.1", lambda *args: np.int64(chunks(*args))),
     ("11_streams.1", lambda *args: float(chunks(*args))),

@@ -56,3 +56,20 @@ def _(passes):
         report = kernel.counted(1, 32, torch.empty(32), s, shared_bytes=4 * 32 * 65)
         real, answer = report.of("shared load").wavefronts, passes(s)
         assert answer == real, f"s = {s}: the access takes {real} pass{'es' * (real > 1)}, you say {answer}"
+
+
+@exercise("10_shared_memory.4")
+def _(quad):
+    n = 64
+    a, b, c = torch.rand(n, n), torch.rand(n, n), torch.full((n, n), float("nan"))
+    try:
+        report = quad.counted((2, 2), (32, 8), a, b, c, n, races=True)
+    except Race as race:
+        raise AssertionError(f"a race: {race}") from None
+    if not c.any():
+        raise NotStarted
+    wrong = (~torch.isclose(c, a @ b, atol=1e-4)).nonzero().tolist()
+    assert not wrong, f"{len(wrong)} of {n * n} elements are wrong, c{wrong[0]} first: which row of tile_a belongs to sum[r]?"
+    read, again = report.of("shared load").lanes / n**3, report.of("global load").lanes * 32 / n**3
+    assert again == 2, "all inputs of the inner loop come from the tiles"
+    assert read <= 5 / 4, f"right, with {read:g} numbers from shared memory for each multiply-add; 5/4 are enough"
