@@ -228,7 +228,7 @@ def test_nvidias_header_says_the_same(tmp_path):
     expected = dict(zip(cases, map(int, done.stdout.split()), strict=True))
     too_new = {cc for cc in capabilities() if {want for case, want in expected.items() if case[0] == cc} == {-1}}
     expected = {case: want for case, want in expected.items() if case[0] not in too_new}
-    assert len(expected) > 20_000 and {0, 1, 24, 32} <= set(expected.values()) and -1 not in expected.values()
+    assert len(expected) > 10_000 and {0, 1, 24, 32} <= set(expected.values()) and -1 not in expected.values()
     wrong = [(case, want) for case, want in expected.items() if occupancy(*case).blocks != want]
     assert not wrong, f"{len(wrong)} differ, first {wrong[0]}"
 
