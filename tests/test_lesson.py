@@ -60,14 +60,24 @@ def test_a_choice_of_long_words_is_shown_whole():
     assert "64 long steps 1" in view.value
 
 
+@pytest.mark.parametrize("choices, second", [([0, 1], 1), ((0, 1), 1), ([None, 4], 4), ([{"a": 1}, {"a": 2}], {"a": 2})])
+def test_a_choice_reaches_the_callback_as_it_is(choices, second):
+    """0 and 1 are no checkbox, None is a value like another."""
+    seen = []
+    box = explore(lambda x: seen.append(x) or "shown", x=choices).widget()
+    box.children[0].children[0].index = 1
+    assert seen[-1] == second and type(seen[-1]) is type(second)
+
+
 @pytest.mark.parametrize("control, values, start", [
     ([1, 2], [1, 2], 1), ((1, 9, 4), [1, 5, 9], 1), ((0, 2), [0, 1, 2], 0), (True, [False, True], True), (([4, 5], 5), [4, 5], 5),
+    ((0, 0.5, 0.1), [0.0, 0.1, 0.2, 0.3, 0.4, 0.5], 0), ((1e-9, 3e-9, 1e-9), [1e-9, 2e-9, 3e-9], 1e-9), ([None, 4], [None, 4], None),
 ])
 def test_controls(control, values, start):
     assert options_of("x", control) == (values, start)
 
 
-@pytest.mark.parametrize("control", ["abc", [], (3, 1), (1, 5, 0), ([1], 2), 7])
+@pytest.mark.parametrize("control", ["abc", [], (3, 1), (1, 5, 0), ([1], 2), 7, ("a", "b"), (0, float("inf")), (0, 4, None)])
 def test_what_is_no_control(control):
     with pytest.raises(ValueError, match="control x"):
         options_of("x", control)

@@ -8,6 +8,8 @@ widget, so nothing is printed, no figure stays open, and alt text changes with t
 import html
 import inspect
 import itertools
+import math
+import numbers
 
 import ipywidgets
 
@@ -44,11 +46,11 @@ class Explorer:
         inputs = {}
         for name, (values, start) in self.options.items():
             label = name.replace("_", " ")
-            if set(values) == {False, True}:
+            if all(isinstance(v, bool) for v in values) and len(set(values)) == 2:
                 inputs[name] = ipywidgets.Checkbox(value=start, description=label)
             else:
                 choices = {
-                    "options": [(str(v), v) for v in values], "value": start, "description": label,
+                    "options": [(str(v), v) for v in values], "index": values.index(start), "description": label,
                     "style": {"description_width": "initial"}, "layout": {"width": "340px", "margin": "2px 24px 2px 2px"},
                 }
                 # A slider's readout cuts off long words.
@@ -84,11 +86,11 @@ def options_of(name: str, control) -> tuple[list, object]:
     if isinstance(control, tuple) and len(control) == 2 and isinstance(control[0], list):
         values, start = control
     elif isinstance(control, tuple) and len(control) in (2, 3):
-        lo, hi, *step = control
-        step = step[0] if step else 1
-        if step <= 0 or hi < lo:
-            raise ValueError(f"control {name}: ({lo}, {hi}, {step}) is not a range")
+        lo, hi, step = *control, *(1,)[len(control) - 2 :]
+        if not all(isinstance(n, numbers.Real) and math.isfinite(n) for n in (lo, hi, step)) or step <= 0 or hi < lo:
+            raise ValueError(f"control {name}: ({lo}, {hi}, {step}) is not a range; choices are a list")
         values = [lo + i * step for i in range(int((hi - lo) / step + 1e-9) + 1)]
+        values = [float(f"{v:.12g}") if isinstance(v, float) else v for v in values]  # 0.3, not 0.30000000000000004
         start = values[0]
     elif isinstance(control, list | range):
         values = list(control)
