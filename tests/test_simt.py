@@ -302,6 +302,17 @@ def test_a_warps_tree_of_sums_is_no_race():
             [ones(), 0])
 
 
+@pytest.mark.parametrize("options", [(), ("-G",)])
+def test_neighbouring_bytes_of_different_threads_are_no_race(options):
+    """Not either where the compiler does not say that an address is one of shared memory."""
+    body = """struct Q { char a[3]; char b; }; __shared__ Q s[64]; char* p = (char*)s; for (int i = 0; i < 4; i++) p[(t * 33 + 64 * i) % 256] = t;
+        __syncthreads(); y[t] = p[(t * 33) % 256];"""
+    run(KERNEL % ("int* y", body), [y := np.zeros(64, np.int32)], 1, 64, options=options)
+    t = np.arange(64)
+    written = {int(at): int(thread) for i in range(4) for thread, at in zip(t, (t * 33 + 64 * i) % 256, strict=True)}
+    assert len(written) == 256 and (y == [written[int(at)] for at in t * 33 % 256]).all()
+
+
 def test_races_are_those_of_the_definition():
     """Random accesses and barriers: the first race that the checker sees is the first unordered pair."""
     found = [_first_race(seed) for seed in range(300)]
@@ -433,6 +444,37 @@ def test_wrong_launches():
                            (add.ptx[:900], r"PTX line 21: the text ends before the brace closes that opens here")):
         with pytest.raises(simt.SimtError, match=sentence):
             simt.run(text, 1, 32, args)
+
+
+WRITTEN_BY_HAND = """
+.version 7.0
+.target sm_70
+.address_size 64
+.global .align 4 .f32 table[4] = {1.0, 0f40000000, -3.5, 4e1};
+.const .align 4 .u32 counts[2] = {0x10, 7U};
+.visible .entry k(.param .u64 x, .param .u64 y, .param .u32 n)
+{
+  .reg .pred p; .reg .f32 f<4>, g; .reg .u32 r, i; .reg .u64 a, b, o;
+  ld.param.u64 a, [x]; ld.param.u64 b, [y]; ld.param.u32 r,[n];
+  mov.u32 i, %tid.x; setp.ge.u32 p, i, r; @p bra $done;
+  mul.wide.u32 o, i, 4; add.u64 a, a, o; add.u64 b, b, o;
+  ld.global.f32 f0, [a]; add.f32 f1, f0, 1.5; mul.f32 f1, f1, -2.0; fma.rn.f32 f1, f1, 1.0, .5;
+  { .reg .f32 f1; mov.f32 f1, 0f00000000; }
+  mov.u64 o, table; ld.global.f32 g, [o+8]; add.f32 f1, f1, g; ld.const.u32 i, [counts+4]; cvt.rn.f32.u32 g, i; add.f32 f1, f1, g;
+  st.global.f32 [b], f1;
+$done: ret;
+}"""
+
+
+def test_ptx_written_by_hand():
+    """Several statements on a line, names without %, numbers with a decimal point; and a file with the line ends of Windows."""
+    for text in (WRITTEN_BY_HAND, WRITTEN_BY_HAND.replace("\n", "\r\n")):
+        x, y = np.arange(32, dtype=np.float32), np.zeros(32, np.float32)
+        simt.run(text, 1, 32, [x, y, 30])
+        assert (y[:30] == (x[:30] + 1.5) * -2 + 0.5 - 3.5 + 7).all() and (y[30:] == 0).all()
+    for old, new in (("1.5", "1.5.2"), ("mov.u32 i, %tid.x", "mov.u32 i, 1.5"), ("-3.5", "x"), ("7U", "07U")):
+        with pytest.raises(simt.UnknownInstruction):
+            simt.run(WRITTEN_BY_HAND.replace(old, new), 1, 32, [x, y, 30])
 
 
 def test_unknown_instructions_stop_the_run_before_it_starts():

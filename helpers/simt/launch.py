@@ -9,7 +9,9 @@ import numpy as np
 from helpers import facts, specs
 from helpers.cuda.launch import checked_block, checked_grid
 from helpers.simt import memory
+from helpers.simt.access import space_of
 from helpers.simt.arguments import bind
+from helpers.simt.kernel import SIZES
 from helpers.simt.machine import Machine
 from helpers.simt.program import Program, program
 from helpers.simt.races import RaceChecker
@@ -147,8 +149,8 @@ class Launch:
     def race_checker(self, machine) -> RaceChecker | None:
         if not self.races or not self.shared_bytes:
             return None
-        sizes = [1 if "8" in i.parts[-1][1:2] else 2 if "16" in i.parts[-1] else 4
-                 for i in self.code.kernel.instructions if i.name in ("ld", "st") and "shared" in i.parts]
+        sizes = [min(SIZES.get(i.parts[-1], 4), 4) for i in self.code.kernel.instructions
+                 if i.name in ("ld", "st", "atom") and space_of(i) in ("shared", "generic")]
         return RaceChecker(machine, self.shared_bytes, min(sizes, default=4), self.races != "report", self.found)
 
 

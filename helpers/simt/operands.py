@@ -15,13 +15,16 @@ SPECIAL = {f"%{name}.{axis}" for name in ("tid", "ntid", "ctaid", "nctaid") for 
 }
 
 
+DECIMAL = re.compile(r"-?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][+-]?\d+)?")
+
+
 def unknown(instruction: Instruction, why: str = "") -> UnknownInstruction:
     return UnknownInstruction(f"PTX line {instruction.line}: {instruction.text!r} is not implemented"
                               + (f" ({why})" if why else ""))
 
 
 def literal(text: str, dtype):
-    """A number of `dtype` as written in PTX (12, -3, 0x1F, 0f3F800000, 0d...), or None for anything else."""
+    """A number of `dtype` as written in PTX (12, -3, 0x1F, 1.5, 0f3F800000, 0d...), or None for anything else."""
     dtype = np.dtype(dtype)
     if text == "WARP_SZ":
         return np.array(32).astype(dtype)
@@ -29,7 +32,9 @@ def literal(text: str, dtype):
         if re.fullmatch(rf"0{letter}[0-9a-f]{{{digits}}}", text, flags=re.I):
             bits = np.array(int(text[2:], 16), whole)
             return bits.view(floating).astype(dtype) if dtype.kind == "f" else bits.astype(dtype)
-    if not re.fullmatch(r"-?(0[xX][0-9a-fA-F]+|\d+)U?", text):
+    if dtype.kind == "f" and DECIMAL.fullmatch(text):
+        return np.array(float(text)).astype(dtype)
+    if not re.fullmatch(r"-?(0[xX][0-9a-fA-F]+|0|[1-9]\d*)U?", text):
         return None
     value = int(text.rstrip("U"), 0)
     if dtype.kind in "fb":

@@ -7,8 +7,8 @@ from pathlib import PurePosixPath
 
 from helpers.simt.body import Body
 from helpers.simt.faults import SimtError, UnknownInstruction
-from helpers.simt.kernel import SIZES, Kernel, Parameter, array, matching
-from helpers.simt.operands import constant_address
+from helpers.simt.kernel import SIZES, TYPES, Kernel, Parameter, array, matching
+from helpers.simt.operands import constant_address, literal
 
 ADDRESS = re.compile(r"(?:generic\(\s*([\w$]+)\s*\)|([a-zA-Z_$][\w$]*))(?:\s*\+\s*(\d+))?")  # generic(name)+8
 
@@ -89,18 +89,13 @@ def _constant(head: str, values: str) -> tuple[str, bytes, list[tuple[int, str, 
         raise UnknownInstruction(f"array {name} of .{kind}")
     data, addresses = b"", []
     for value in filter(None, (v.strip() for v in values.strip(" {}\n\t").split(","))):
-        number, symbol = re.fullmatch(r"-?0[xXfFdD][0-9a-fA-F]+|-?\d+", value), ADDRESS.fullmatch(value)
-        if not number and not (symbol and size == 8):
+        number, symbol = literal(value, TYPES.get(kind, f"u{size}")), ADDRESS.fullmatch(value)
+        if number is None and not (symbol and size == 8):
             raise UnknownInstruction(f"array {name} is filled with {value!r}")
-        if symbol:
+        if number is None:
             addresses.append((len(data), symbol[1] or symbol[2], int(symbol[3] or "0")))
-        data += (_literal(value, size) if number else 0).to_bytes(size, "little")
+        data += bytes(size) if number is None else number.tobytes()
     return name, data.ljust(size * int(count or 1), b"\0"), addresses
-
-
-def _literal(text: str, size: int) -> int:
-    value = int(text[2:], 16) if text[:2].lower() in ("0f", "0d") else int(text, 0)
-    return value % (1 << (8 * size))
 
 
 @functools.lru_cache(maxsize=4)
