@@ -1,6 +1,7 @@
 """What notebooks call: tables, listings, widgets, exercises, the store's marks; and evidence and comparison behind them."""
 
 import ast
+import contextlib
 import math
 
 import nbformat
@@ -25,6 +26,15 @@ def test_table_shows_caption_units_numbers_and_evidence():
         table([{"a": 1}], caption="C", columns=["b"])
     with pytest.raises(ValueError, match="caption"):
         table([{"a": 1}], caption="")
+
+
+def test_what_groupby_and_pivot_leave_in_the_index_is_shown():
+    times = pd.DataFrame({"variant": ["a", "a", "b"], "n": [8, 16, 8], "time_us": [1.0, 2.0, 5.0]})
+    assert list(table(times.groupby("variant")["time_us"].median(), caption="c").data["variant"]) == ["a", "b"]
+    wide = table(times.pivot(index="variant", columns="n", values="time_us"), caption="c")
+    assert list(wide.data.columns) == ["variant", 8, 16] and "<td style=\"text-align:left\">b</td>" in wide._repr_html_()
+    assert list(table(times[times["n"] == 16], caption="c").data.columns) == ["variant", "n", "time (µs)"], "row numbers say nothing"
+    assert list(table(times.set_index("n", drop=False), caption="c").data.columns) == ["variant", "n", "time (µs)"]
 
 
 def test_listing_marks_and_cuts():
@@ -105,6 +115,8 @@ def test_check_says_one_of_three_things(capsys, monkeypatch):
         check("99_toy.1", 54)
     with pytest.raises(ValueError, match="no exercise"):
         check("99_toy.2", 1)
+    with pytest.raises(ValueError, match="no exercise 99.1"):
+        check(99.1, 1)
 
 
 @pytest.mark.parametrize("id, answer, hint", [
@@ -209,6 +221,12 @@ def test_a_check_has_the_same_numbers_every_time_and_leaves_the_readers_alone(mo
     assert torch.rand(2).tolist() == expected
     check("99_toy.1", 1)
     assert seen[0] == seen[1]
+    forked = []
+    monkeypatch.setattr("helpers.lesson.exercise.is_live", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
+    monkeypatch.setattr(torch.random, "fork_rng", lambda gpus: forked.extend(gpus) or contextlib.nullcontext())
+    check("99_toy.1", 1)
+    assert forked == [3], "those of the GPU in use too"
 
 
 SOFTMAX_OF_ROWS = """@triton.jit
@@ -369,6 +387,7 @@ def test_the_map_names_the_part_of_each_lesson():
     parts = {row["lesson"][:2]: part_of(row["lesson"]) for row in LESSONS}
     assert parts["01"] == parts["02"] != parts["03"] == parts["07"] != parts["08"] == parts["11"] != parts["A_"]
     assert part_of("00_start_here") is None and None not in parts.values()
+    assert part_of("12_of_a_reader") is None, "whose evidence is not that of a model"
 
 
 def test_helpers_never_import_figures():

@@ -6,7 +6,7 @@ import inspect
 
 import torch
 
-from helpers.mode import device
+from helpers.mode import is_live
 from helpers.no_triton import NeedsTriton
 
 
@@ -41,14 +41,14 @@ def exercises_of(lesson: str) -> dict:
 
 def check(id: str, answer) -> None:
     """Check the reader's answer to exercise `id`. Raises ValueError for an unknown id, AssertionError when wrong."""
-    known = exercises_of(id.rpartition(".")[0])
+    known = exercises_of(str(id).rpartition(".")[0])
     if id not in known:
         raise ValueError(f"no exercise {id!r}; this lesson has {', '.join(known) or 'none'}")
     returned = []
     try:
         if answer is None or answer is ...:
             raise NotStarted
-        gpus = [torch.cuda.current_device()] if device() == "cuda" else []
+        gpus = [torch.cuda.current_device()] if is_live() else []
         with torch.random.fork_rng(gpus):  # the same inputs at every check: an answer is not right today and wrong tomorrow
             torch.manual_seed(0)
             known[id](_remembering(answer, returned))

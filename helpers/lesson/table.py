@@ -42,12 +42,14 @@ class Table:
 def table(data, *, caption: str, evidence=None, columns=None) -> Table:
     """A `Table` of a DataFrame or a list of dicts.
 
-    `columns` chooses and renames: a list of columns, or a dict column -> heading. Raises ValueError for an unknown
-    column, or a missing caption.
+    `columns` chooses and renames: a list of columns, or a dict column -> heading. An index with a name, as groupby and
+    pivot leave it, is a column too. Raises ValueError for an unknown column, or a missing caption.
     """
     if not caption:
         raise ValueError("a table needs a caption")
     data = pd.DataFrame(data)
+    if {*data.index.names} - {None, *data.columns}:
+        data = data.reset_index()
     if columns is not None:
         wanted = columns if isinstance(columns, dict) else {c: c for c in columns}
         missing = [c for c in wanted if c not in data.columns]
