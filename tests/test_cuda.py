@@ -320,6 +320,10 @@ def test_arguments_that_do_not_fit_the_parameters():
         kernel[1, 32](x, y, 3.0, 2**40)
     with pytest.raises(TypeError, match="parameter 2 is a number"):
         kernel[1, 32](x, y, x, 4)
+    with pytest.raises(TypeError, match=r"parameter 2 is float32, 1e\+39 does not fit"):
+        kernel[1, 32](x, y, 1e39, 4)
+    kernel[1, 32](x, y, float("-inf"), 4)
+    assert CudaKernel(SCALE, "scale", "-DN=4").options == ("-DN=4",)
 
 
 def test_numbers_of_every_size():

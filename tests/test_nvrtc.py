@@ -63,7 +63,7 @@ def test_every_target(target):
 
 def test_options_change_code_and_key():
     fast, exact = (compile_cuda("extern \"C\" __global__ void f(float* x) { x[0] = x[1] / x[2]; }", "f", options=options)
-                   for options in (["--use_fast_math"], []))
+                   for options in ("--use_fast_math", []))  # one option, or a list
     assert fast.count("div.approx") == 1 and exact.count("div.rn") == 1
     few = compile_cuda(AXPY, "spill", options=["--maxrregcount=24"])
     assert few.registers <= 24

@@ -24,7 +24,7 @@ class CudaKernel:
     """
 
     def __init__(self, source, name: str, options=()):
-        self.source, self.name, self.options = source, name, tuple(options)
+        self.source, self.name, self.options = source, name, nvrtc.as_options(options)
         self.report = None
 
     def compiled(self, target="sm_120"):
@@ -177,8 +177,17 @@ def _parameter(which: str, kind: str, value):
         needed = "a tensor or a whole number" if kind == "b64" else "a whole number" if kind[0] == "b" else "a float, such as 1.0"
         raise TypeError(f"{which} is {kind}, got {got}; it takes {needed}")
     if kind[0] == "f":
-        return NUMBERS[kind](value)
+        return as_float(which, NUMBERS[kind], value)
     bits = int(kind[1:])
     if not -(2 ** (bits - 1)) <= value < 2**bits:
         raise TypeError(f"{which} is a {bits}-bit integer, {value} does not fit")
     return NUMBERS[kind](int(value) if value < 2 ** (bits - 1) else int(value) - 2**bits)
+
+
+def as_float(which: str, dtype, value):
+    """A number as a float of that type. Raises TypeError for a finite one that would become infinite."""
+    with np.errstate(over="ignore"):
+        number = dtype(value)
+    if np.isinf(number) and abs(value) != np.inf:
+        raise TypeError(f"{which} is {np.dtype(dtype)}, {value} does not fit")
+    return number

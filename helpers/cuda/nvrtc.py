@@ -16,12 +16,17 @@ FOLDER = Path(__file__).parent
 def compile_cuda(source, kernel_name: str, target="sm_120", options=()) -> Compiled:
     """Compile CUDA C++ for `target`: a path, the name of a file in this folder ("matmul.cu"), or the source itself.
 
-    The kernel must be declared `extern "C"`. `shared_bytes` is what the kernel declares itself (static); `num_warps`
-    is None: a CUDA kernel's block size is chosen at the launch. Raises ValueError for an unknown target, file or option,
-    CompileError with the compiler's log (the reader's file and line numbers) for wrong code or an unknown kernel.
+    The kernel must be declared `extern "C"`. `options` are NVRTC's, in a list (a string is one of them). `shared_bytes` is
+    what the kernel declares itself (static); `num_warps` is None: a CUDA kernel's block size is chosen at the launch. Raises
+    ValueError for an unknown target, file or option, CompileError with the compiler's log (the reader's file and line
+    numbers) for wrong code or an unknown kernel.
     """
     name, text = source_text(source)
-    return _compiled(name, text, kernel_name, capability_of(target), tuple(options))
+    return _compiled(name, text, kernel_name, capability_of(target), as_options(options))
+
+
+def as_options(options) -> tuple[str, ...]:
+    return (options,) if isinstance(options, str) else tuple(options)
 
 
 def source_text(source) -> tuple[str, str]:

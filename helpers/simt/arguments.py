@@ -5,6 +5,7 @@ import reprlib
 
 import numpy as np
 
+from helpers.cuda.launch import as_float
 from helpers.simt import memory
 from helpers.simt.kernel import TYPES
 from helpers.simt.operands import names_in
@@ -105,7 +106,7 @@ def _number(kernel: str, name: str, param, value) -> np.ndarray:
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
         raise TypeError(f"{wanted}, got {type(value).__name__} {reprlib.repr(value)}")
     if dtype.kind == "f":
-        return np.array([value], dtype).view(np.uint8)
+        return np.array([as_float(f"{kernel}: {name} ({param.name})", dtype.type, value)]).view(np.uint8)
     if not isinstance(value, numbers.Integral):
         raise TypeError(f"{wanted}, a whole number, got {type(value).__name__} {reprlib.repr(value)}")
     bits = 8 * dtype.itemsize
