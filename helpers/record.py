@@ -11,6 +11,7 @@ earlier recording, is reported, and makes the command exit with 1.
 import argparse
 import math
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -49,10 +50,11 @@ def main(arguments=None) -> int:
     for name in names:
         began = time.monotonic()
         try:
-            data["experiments"][name] = entry_of(name)
-            results.save(data, path)
-            rows = len(data["experiments"][name]["rows"])
-            print(f"{name}: {rows} rows, {time.monotonic() - began:.0f} s", flush=True)
+            entry = entry_of(name)
+            more = data | {"experiments": data["experiments"] | {name: entry}}
+            results.save(more, path)
+            data = more  # only now: what cannot be saved would take all that follow along
+            print(f"{name}: {len(entry['rows'])} rows, {time.monotonic() - began:.0f} s", flush=True)
         except Exception:
             failed.append(name)
             print(f"{name} FAILED, its earlier recording stays\n{traceback.format_exc()}", flush=True)
@@ -117,10 +119,12 @@ def machine_facts() -> dict:
 
 
 def commit() -> str:
-    """The commit that measured: from git, or COURSE_COMMIT where the checkout travelled without its history."""
+    """The commit that measured: from git, or COURSE_COMMIT where the checkout travelled without its history, or "unknown"."""
     given = os.environ.get("COURSE_COMMIT")
     if given:
         return given
+    if shutil.which("git") is None:  # as in many containers
+        return "unknown"
     done = subprocess.run(["git", "describe", "--always", "--dirty", "--abbrev=12"], capture_output=True, text=True,
                           cwd=Path(__file__).parent)
     return done.stdout.strip() or "unknown"

@@ -6,15 +6,14 @@ disagree with its samples.
 
 import functools
 import json
-import os
 import re
-import tempfile
 import tomllib
 from pathlib import Path
 
 import pandas as pd
 
 from helpers import specs
+from helpers.files import write_whole
 from helpers.samples import NOT_TIMED, row_of
 
 DATA = Path(__file__).parent / "data"
@@ -44,7 +43,7 @@ def load(machine: str = DEFAULT_MACHINE) -> dict:
 def parse(path: Path) -> dict:
     """The recording in a file. Raises ValueError for one that is damaged or something else."""
     try:
-        data = json.loads(path.read_text(), parse_constant=_refuse_constant)
+        data = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
     except ValueError as error:
         raise ValueError(f"{path.name} is damaged: {error}; make record writes it again") from None
     problem = _problem(data)
@@ -95,13 +94,11 @@ def gpu_of(recording: dict) -> specs.Gpu:
 
 
 def save(data: dict, path: Path) -> None:
-    """Write a recording whole or not at all. Raises ValueError for a number that JSON cannot hold."""
-    text = _dump(data)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".part")
-    with os.fdopen(handle, "w") as file:
-        file.write(text)
-    os.replace(temporary, path)
+    """Write a recording whole or not at all. Raises ValueError for what could not be read again, as a number that JSON cannot hold."""
+    problem = _problem(data)
+    if problem:
+        raise ValueError(f"this is no recording: {problem}")
+    write_whole(path, _dump(data).encode())
     load.cache_clear()
 
 

@@ -555,7 +555,7 @@ def test_an_interrupted_compilation_leaves_a_usable_client(fresh):
     with pytest.raises(KeyboardInterrupt):
         compile_kernel(cell(SLOW), meta(), B=16384, num_warps=1)
         time.sleep(60)
-    assert time.monotonic() - began < 10, "it went on compiling"
+    assert time.monotonic() - began < 30, "it went on compiling"  # which takes minutes
     deadline = time.monotonic() + 5
     with pytest.raises(ProcessLookupError):
         while time.monotonic() < deadline:
@@ -649,8 +649,9 @@ def test_kept_on_disk(fresh, monkeypatch):
 
 
 @pytest.mark.parametrize("damage", [b"", b"junk", gzip.compress(b"{damaged"), gzip.compress(b'{"format": 0}'),
-                                    gzip.compress(b'{"format": 1, "request": {}, "result": {}}')],
-                         ids=["empty", "junk", "cut off", "old", "another's"])  # gzip's bytes hold the time: no names
+                                    gzip.compress(b'{"format": 1, "request": {}, "result": {}}'), gzip.compress(b"[1]"),
+                                    gzip.compress(b"{}", mtime=0)[:10] + b"\xff" * 20],
+                         ids=["empty", "junk", "cut off", "old", "another's", "a list", "overwritten"])  # gzip's bytes hold the time: no names
 def test_damaged_entries_are_made_again(fresh, damage):
     first = gelu_16()
     (entry,) = (fresh / "compiled").iterdir()
@@ -667,10 +668,11 @@ def test_an_unwritable_cache_only_costs_time(fresh, monkeypatch, tmp_path):
 
 
 def test_a_full_disc_leaves_no_rubbish(fresh, monkeypatch):
-    def full(content, mtime):
+    def full(path, content):
+        path.touch()
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(store.gzip, "compress", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     assert gelu_16().registers > 0 and list((fresh / "compiled").iterdir()) == []
 
 

@@ -13,7 +13,10 @@ import os
 import re
 import shutil
 import tempfile
+import zlib
 from pathlib import Path
+
+from helpers.files import write_whole
 
 SHIPPED = Path(__file__).parents[1] / "data" / "compiled"
 COLLECT = "COURSE_COLLECT_COMPILED"
@@ -53,7 +56,7 @@ def collecting(lesson: str):
         shutil.rmtree(SHIPPED / lesson, ignore_errors=True)
         for path in Path(folder).iterdir():
             (SHIPPED / lesson).mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, SHIPPED / lesson / path.name)  # without the mode of a private folder
+            shutil.copyfile(path, SHIPPED / lesson / path.name)
 
 
 def entries() -> list[tuple[Path, object, dict]]:
@@ -83,19 +86,10 @@ def _read(path: Path | None, request) -> dict | None:
     try:
         entry = json.loads(gzip.decompress(path.read_bytes())) if path else {}
         return entry["result"] if entry and (entry["format"], entry["request"]) == (FORMAT, request) else None
-    except (OSError, EOFError, ValueError, KeyError):
+    except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError):
         return None
 
 
 def _write(path: Path, request, result: dict) -> None:
-    """Write an entry whole or not at all: several notebooks may write at once."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     content = json.dumps({"format": FORMAT, "request": request, "result": result}, sort_keys=True).encode()
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-        try:
-            file.write(gzip.compress(content, mtime=0))
-            file.flush()
-        except OSError:  # the disc is full: no empty file stays for each result
-            os.unlink(file.name)
-            raise
-    os.replace(file.name, path)
+    write_whole(path, gzip.compress(content, mtime=0))
