@@ -92,7 +92,7 @@ def gpu_lock():
     """Held while measuring, so that two notebooks on one GPU take turns."""
     index = torch.cuda.current_device()
     path = Path(tempfile.gettempdir()) / f"gpu-course-{torch.cuda.get_device_properties(index).uuid}.lock"
-    with filelock.FileLock(path):
+    with filelock.FileLock(path, mode=0o666):  # of whoever measures first, and all others on this machine must open it
         yield
 
 

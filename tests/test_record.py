@@ -3,10 +3,13 @@
 import copy
 import os
 import stat
+import tempfile
+import types
 
 import pytest
+import torch
 
-from helpers import record, results
+from helpers import measure, record, results
 from helpers.files import write_whole
 
 ENTRY = {"date": "2026-11-30", "commit": "abc", "versions_line": "torch 2.11.0", "versions": {}, "rows": [
@@ -40,6 +43,16 @@ def test_what_is_written_is_for_everybody_on_the_machine(folder, monkeypatch):
     (file,) = folder.iterdir()
     assert file.name == "nvidia_imaginary_1.json" and stat.S_IMODE(file.stat().st_mode) == 0o644
     assert len(results.recorded("gelu_sizes", machine="NVIDIA Imaginary 1")) == 1
+
+
+def test_all_who_share_a_gpu_can_take_turns(tmp_path, monkeypatch):
+    """The lock's file stays, and belongs to whoever measured first."""
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: types.SimpleNamespace(uuid="GPU-1"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with measure.gpu_lock():
+        (file,) = tmp_path.iterdir()
+        assert stat.S_IMODE(file.stat().st_mode) == 0o666
 
 
 @pytest.mark.parametrize("spoil", [
