@@ -17,7 +17,7 @@ CLAIMS = DATA / "claims"
 
 # A number with a unit of time, rate or ratio: what only data can support.
 MEASURED = re.compile(
-    r"\d[\d.,]*\s*(?:%|µs|us\b|ms\b|ns\b|GB/s|TB/s|TFLOPS|FLOP/B|×|x (?:faster|slower|more|less|as)\b|times\b"
+    r"\d[\d.,]*\s*(?:%|[µμu]s\b|ms\b|ns\b|GB/s|TB/s|TFLOPS|FLOP/B|×|x (?:faster|slower|more|less|as)\b|times\b"
     r"|cycles?\b|bytes?\b|registers?\b|GB\b|MiB\b|KiB\b)"
 )
 
@@ -34,8 +34,14 @@ def claims_of(lesson: str) -> list[Claim]:
     path = CLAIMS / f"{lesson}.toml"
     if not path.exists():
         return []
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path.name}: {error}") from None
+    if set(data) != {"claim"} or not isinstance(data["claim"], list):
+        raise ValueError(f"{path.name}: claims stand under [[claim]], got {', '.join(data) or 'nothing'}")
     found = []
-    for entry in tomllib.loads(path.read_text()).get("claim", []):
+    for entry in data["claim"]:
         if set(entry) != {"text", "holds"} or not entry["text"].strip() or not entry["holds"].strip():
             raise ValueError(f"{path.name}: a claim is a text and the expression that holds, got {entry}")
         found.append(Claim(lesson, entry["text"], entry["holds"]))
@@ -76,10 +82,7 @@ class Row(dict):
 
 def one_recorded(name: str, *, variant: str, **parameters) -> Row:
     """The one recorded row of a variant in a case. Raises ValueError unless there is exactly one."""
-    table = results.recorded(name, variants=variant, **parameters)
-    if len(table) != 1:
-        raise ValueError(f"{name}, {variant}, {parameters}: {len(table)} rows, a claim needs one")
-    return Row(table.iloc[0].to_dict())
+    return Row(results.recorded_row(name, variant, **parameters).to_dict())
 
 
 def words(text: str) -> str:

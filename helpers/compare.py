@@ -80,8 +80,8 @@ def recorded_value(entry: dict, machine: str) -> float | None:
     if "experiment" not in entry:
         return None
     spec = results.gpu_of(results.load(machine))
-    found = results.recorded(entry["experiment"], variants=entry["variant"], machine=machine, **case_on(entry, spec))
-    return quantity(entry, found.iloc[0], spec)
+    row = results.recorded_row(entry["experiment"], entry["variant"], machine=machine, **case_on(entry, spec))
+    return quantity(entry, row, spec)
 
 
 def live_value(entry: dict, tables) -> float | None:

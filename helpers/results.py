@@ -156,6 +156,14 @@ def recorded(name: str, *, variants=None, machine: str = DEFAULT_MACHINE, **para
     return pd.DataFrame(rows)
 
 
+def recorded_row(name: str, variant: str, *, machine: str = DEFAULT_MACHINE, **parameters) -> pd.Series:
+    """The one recorded row of a variant in a case. Raises ValueError too if the parameters leave several."""
+    rows = recorded(name, variants=variant, machine=machine, **parameters)
+    if len(rows) != 1:
+        raise ValueError(f"{name}, {variant}, {parameters}: {len(rows)} rows, where one was asked for; give more parameters")
+    return rows.iloc[0]
+
+
 def select_cases(name: str, cases: list[dict], parameters: dict) -> list[dict]:
     """The cases whose parameters have the wanted values (a value or a list of values).
 

@@ -3,9 +3,10 @@
 import nbformat
 import pytest
 
-from helpers import claims
+from helpers import claims, compare
 from helpers.claims import Claim, claims_of, unsupported
 from helpers.lesson.store import NOTEBOOKS
+from helpers.results import published
 
 ALL = [claim for lesson in claims.lessons() for claim in claims_of(lesson)]
 LESSONS = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
@@ -34,6 +35,7 @@ def test_every_measured_number_has_a_claim(lesson):
 
 
 def test_an_unsupported_number_is_found():
+    assert unsupported("508 μs or 508 µs or 508 us", []), "a Greek letter, as Jupyter completes it, or the micro sign"
     text = "A copy takes 508 us here.\n\nThe kernel reaches **93 %** of the peak, and does so on any machine."
     assert unsupported(text, []) == [
         "A copy takes 508 us here.", "The kernel reaches 93 % of the peak, and does so on any machine.",
@@ -49,3 +51,25 @@ def test_a_false_claim_fails():
         claims.holds(Claim("x", "t", "gpu('RTX 5090').bandwidth_gb_per_s"))
     with pytest.raises(NameError):
         claims.holds(Claim("x", "t", "open('x')"))
+
+
+@pytest.mark.parametrize("content, message", [
+    ("[[claims]]\ntext = 'a'\nholds = 'True'", r"stand under \[\[claim\]\], got claims"), ("[claim]\ntext = 'a'", "stand under"),
+    ("", "got nothing"), ("[[claim]]\ntext = a", "Invalid value.*line 2"), ("[[claim]]\ntext = 'a'", "the expression that holds"),
+    ("[[claim]]\ntext = 'µ'\nholds = ' '", "the expression that holds, got .*µ"),
+])
+def test_a_file_of_claims_that_cannot_be_read_is_named(content, message, tmp_path, monkeypatch):
+    monkeypatch.setattr(claims, "CLAIMS", tmp_path)
+    (tmp_path / "99_toy.toml").write_text(content, encoding="utf-8")
+    with pytest.raises(ValueError, match=f"99_toy.toml: .*{message}"):
+        claims_of("99_toy")
+
+
+def test_a_published_number_is_compared_with_one_row():
+    """Not with the first of several, where a parameter was forgotten."""
+    entry = published("row_sum_few_4_warps")
+    assert compare.recorded_value(entry, "NVIDIA H200") == claims.one_recorded(
+        "row_sum_num_warps", variant="row_sum", rows=132, cols=524288, num_warps=4).time_us
+    forgotten = entry | {"params": {name: value for name, value in entry["params"].items() if name != "num_warps"}}
+    with pytest.raises(ValueError, match="row_sum_num_warps, row_sum, {'rows': 132, .*: 6 rows, where one was asked for"):
+        compare.recorded_value(forgotten, "NVIDIA H200")
