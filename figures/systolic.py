@@ -50,8 +50,9 @@ def draw_step(ax, state, left, x, cycle: int, skew: bool = True):
     if max(rows, cols) > LABELLED:
         return _draw_large(ax, state, cycle)
     shown = min(len(x), LABELLED)
-    diagram(ax, QUEUE + 2 * cols + 1.5, max(rows + OUT + 1.2, shown + 1.7))
-    top, size = ax.get_ylim()[1] - 0.9, 12 - 0.5 * max(rows, cols)
+    width, height = QUEUE + 2 * cols + 1.5, max(rows + OUT + 1.2, shown + 1.7)
+    diagram(ax, width, height)
+    top, size = height - 0.9, 4.5 + 8.5 * min(9 / width, 5 / height, 0.76)  # in a figure of 9 x 5 a cell is so many inches wide
 
     def number(column, row, value, i, colour):
         """A number in a place of the grid of cells, on an orange ground if it belongs to row 0 of x."""
@@ -80,7 +81,7 @@ def draw_step(ax, state, left, x, cycle: int, skew: bool = True):
     for column, text in ((-QUEUE, "x on its way"), (0, "the array"), (cols + 1, "y so far")):
         ax.text(QUEUE + column + 0.1, top + 0.2, text, fontsize=9.5, color="#333333")
     ax.text(QUEUE - 0.2, top - rows - 0.7, "sums that left", ha="right", va="center", fontsize=9.5, color="#333333")
-    ax.text(QUEUE - 0.2, top - rows - 1.5, "orange: row 0 of x", ha="right", va="center", fontsize=9.5, color="#8A6100")
+    ax.text(QUEUE + cols + 1.1, top - shown - 0.4, "orange: row 0 of x", va="center", fontsize=9.5, color="#8A6100")
     box(ax, QUEUE + cols + 1, top - shown, cols, shown, role="limit", fill=0)
     return ax
 

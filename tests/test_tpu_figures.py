@@ -148,6 +148,16 @@ def test_step_draws_the_registers(cycle):
     assert all(drawn.count(value) >= y.count(value) for value in y)
 
 
+@pytest.mark.parametrize("array, rows_of_x", [(2, 1), (2, 8), (3, 8), (4, 6), (8, 1), (8, 8)])
+def test_numbers_keep_to_their_cells(array, rows_of_x):
+    x, w = systolic.example(rows_of_x, array)
+    fig, _ = systolic.step_figure(SystolicArray(array, array).steps(x, w), x, array)
+    fig.savefig(io.BytesIO(), format="rgba")  # settles the layout
+    cell = fig.axes[0].patches[0].get_window_extent().width
+    widths = [text.get_window_extent().width for text in fig.axes[0].texts if text.get_text()[0] in "0123456789×Σ"]
+    assert len(widths) > array and max(widths) < 0.85 * cell
+
+
 def test_examples_have_no_zeros_and_tell_rows_apart():
     for rows, array in ((6, 4), (512, 128), (1, 2)):
         x, w = systolic.example(rows, array)
