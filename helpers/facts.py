@@ -26,7 +26,7 @@ class Fact:
 
 @functools.cache
 def gpu_table() -> dict:
-    return tomllib.loads((DATA / "gpus.toml").read_text())
+    return tomllib.loads((DATA / "gpus.toml").read_text(encoding="utf-8"))
 
 
 def capabilities() -> list[str]:
@@ -85,7 +85,7 @@ def plain_name(name: str) -> str:
 
 @functools.cache
 def tpu_table() -> dict:
-    return tomllib.loads((DATA / "tpus.toml").read_text())
+    return tomllib.loads((DATA / "tpus.toml").read_text(encoding="utf-8"))
 
 
 def tpu(name: str) -> dict[str, Fact]:
@@ -109,4 +109,4 @@ def counterparts() -> list[dict]:
 def memory_wall() -> tuple[pd.DataFrame, dict]:
     """Twenty years of peak compute, memory and link rates (series, year, normalised, absolute, unit, name), and where
     they come from: title, how they were read, the growth printed there, caveats."""
-    return pd.read_csv(DATA / "memory_wall.csv"), tomllib.loads((DATA / "memory_wall.toml").read_text())
+    return pd.read_csv(DATA / "memory_wall.csv"), tomllib.loads((DATA / "memory_wall.toml").read_text(encoding="utf-8"))

@@ -189,7 +189,7 @@ def select_cases(name: str, cases: list[dict], parameters: dict) -> list[dict]:
 @functools.cache
 def published_all() -> dict[str, dict]:
     """Every published number by id, as written in `data/published.toml`."""
-    entries = tomllib.loads((DATA / "published.toml").read_text())["result"]
+    entries = tomllib.loads((DATA / "published.toml").read_text(encoding="utf-8"))["result"]
     by_id = {entry["id"]: entry for entry in entries}
     if len(by_id) != len(entries):
         raise ValueError("published.toml holds one id twice")
@@ -199,7 +199,7 @@ def published_all() -> dict[str, dict]:
 @functools.cache
 def published_sources() -> dict[str, dict]:
     """Title and place of every source that published numbers name."""
-    return tomllib.loads((DATA / "published.toml").read_text())["sources"]
+    return tomllib.loads((DATA / "published.toml").read_text(encoding="utf-8"))["sources"]
 
 
 def published(id: str) -> dict:

@@ -46,7 +46,7 @@ def evidence(gpu_name: str) -> Evidence:
 
 @functools.cache
 def _shipped() -> dict:
-    return json.loads(PATH.read_text())
+    return json.loads(PATH.read_text(encoding="utf-8"))
 
 
 def write() -> None:
@@ -58,7 +58,7 @@ def write() -> None:
         print(f"{name}: {len(found)} settings", flush=True)
         compiler = next(iter(found.values())).compiler
     lines = json.dumps({"compiler": compiler, "date": today(), "costs": costs}, indent=1)
-    PATH.write_text(lines.replace("[\n    ", "[").replace(",\n    ", ", ").replace("\n   ]", "]") + "\n")
+    PATH.write_text(lines.replace("[\n    ", "[").replace(",\n    ", ", ").replace("\n   ]", "]") + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

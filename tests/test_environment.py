@@ -3,6 +3,7 @@
 import ast
 import importlib.metadata
 import re
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -143,3 +144,20 @@ def test_the_architecture_names_every_module_and_no_other():
     roots = ("", "helpers")
     missing = [p for p in paths if not any((ROOT / root / (p + end)).exists() for root in roots for end in ("", ".py"))]
     assert len(paths) > 20 and missing == []
+
+
+def test_files_are_read_as_utf_8_whatever_the_system_prefers(tmp_path):
+    """Windows, where the course runs too, prefers another encoding: an umlaut in a comment would become two letters, or an error."""
+    (tmp_path / "mine.cu").write_text("// größer", encoding="utf-8")
+    code = f"""
+import warnings, pathlib
+from helpers import claims, facts, results, tile_costs
+from helpers.cuda import nvrtc
+from helpers.experiments import shared_memory
+from helpers.lesson import cuda_code
+warnings.simplefilter("error", EncodingWarning)
+facts.gpu_table(), facts.tpu_table(), facts.memory_wall(), results.load(), results.published_all(), results.published_sources()
+claims.claims_of("03_gelu"), tile_costs.evidence("A100"), shared_memory.tiled_without(""), cuda_code.show_cuda("vec_add.cu", "vec_add")
+assert nvrtc.source_text(pathlib.Path({str(tmp_path / "mine.cu")!r}))[1] == "// größer"
+"""
+    subprocess.run([sys.executable, "-X", "warn_default_encoding", "-c", code], check=True, cwd=ROOT)

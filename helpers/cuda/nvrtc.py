@@ -36,7 +36,7 @@ def source_text(source) -> tuple[str, str]:
         if not path.exists():
             there = ", ".join(sorted(p.name for p in FOLDER.glob("*.cu")))
             raise ValueError(f"no CUDA source {str(source)!r}; there are {there}")
-        return path.name, path.read_text()
+        return path.name, path.read_text(encoding="utf-8")
     if not isinstance(source, str):
         raise TypeError(f"CUDA source must be text or a path, got {type(source).__name__}")
     return "cell.cu", source

@@ -109,7 +109,7 @@ def matmul_counts(variant, n):
 
 def tiled_without(barrier: str) -> CudaKernel:
     """`tiled_matmul` without the line whose comment holds these words; all of it for an empty string."""
-    lines = (FOLDER / "matmul.cu").read_text().splitlines()
+    lines = (FOLDER / "matmul.cu").read_text(encoding="utf-8").splitlines()
     kept = [line for line in lines if not (barrier and "__syncthreads" in line and barrier in line)]
     return CudaKernel("\n".join(kept), "tiled_matmul")
 

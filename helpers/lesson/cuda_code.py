@@ -9,7 +9,7 @@ def show_cuda(name: str, begins: str, ends: str = "\n}") -> Listing:
 
     Raises ValueError where the file has no such line.
     """
-    text = (FOLDER / name).read_text()
+    text = (FOLDER / name).read_text(encoding="utf-8")
     if begins not in text:
         raise ValueError(f"{name} has no line with {begins!r}")
     first = text.rfind("\n", 0, text.index(begins)) + 1
