@@ -8,6 +8,7 @@ for much of the bandwidth, loads take longer: latency / (1 - u^2) at a share u, 
 """
 
 import functools
+import numbers
 import statistics
 from dataclasses import dataclass
 
@@ -87,9 +88,13 @@ def warps_for_bandwidth(machine: Machine, elements_per_thread: int = 1) -> float
 
 @functools.cache
 def fraction_of_peak(machine: Machine, k: int, warps: int, variant: str = "one element") -> float:
-    """Predicted share of the FP32 peak with `warps` warps on each SMSP. Raises ValueError for an unknown variant."""
+    """Predicted share of the FP32 peak with `warps` warps on each SMSP. Raises ValueError for an unknown variant, and
+    for other than whole numbers of at least 1."""
     if variant not in VARIANTS:
         raise ValueError(f"the model knows {', '.join(VARIANTS)}, not {variant!r}")
+    if not all(isinstance(n, numbers.Real) and n >= 1 and n % 1 == 0 for n in (k, warps)):
+        raise ValueError(f"k and warps must be whole numbers of at least 1, got {k!r} and {warps!r}")
+    warps = int(warps)
     elements = warps * STEPS * VARIANTS[variant].elements_per_thread * 32 * machine.smsps_per_sm * machine.sm_count
 
     def seconds(share: float) -> float:

@@ -8,6 +8,7 @@ import functools
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from helpers import mode
 from helpers.cuda.launch import CudaKernel
 
 ROOT = Path(__file__).parents[1]
+NUMBER = re.compile(r"-?\d+(\.\d*)?([eE][+-]?\d+)?")
 METRICS = {
     "load_requests": "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
     "load_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
@@ -107,11 +109,10 @@ def parse(output: str, metrics=METRICS) -> list[dict[str, float]]:
     by_launch = {}
     for row in csv.DictReader(io.StringIO("\n".join(lines[start:]))):
         if row.get("Metric Name") in short:
-            try:
-                value = float(row["Metric Value"].replace(",", ""))
-            except ValueError:
-                raise RuntimeError(f"ncu counts no {row['Metric Name']} on this GPU: it says {row['Metric Value']!r}") from None
-            value = int(value) if value.is_integer() else value
+            text = row["Metric Value"].replace(",", "")
+            if not NUMBER.fullmatch(text):  # n/a, nan
+                raise RuntimeError(f"ncu counts no {row['Metric Name']} on this GPU: it says {row['Metric Value']!r}")
+            value = int(float(text)) if float(text).is_integer() else float(text)
             by_launch.setdefault(int(row["ID"]), {})[short[row["Metric Name"]]] = value
     return [by_launch[i] for i in sorted(by_launch)]
 

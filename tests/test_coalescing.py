@@ -68,8 +68,9 @@ NCU = '''==PROF== Connected
 def test_the_table_of_ncu_is_read():
     assert nsight.parse(NCU) == [{"load_sectors": 1024, "load_requests": 32}, {"load_sectors": 128}]
     assert nsight.parse("==ERROR== nothing") == []
-    with pytest.raises(RuntimeError, match="ncu counts no l1tex__t_requests.* on this GPU: it says 'n/a'"):
-        nsight.parse('"ID","Metric Name","Metric Value"\n"0","l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum","n/a"\n')
+    for nothing in ("n/a", "nan", "inf", ""):
+        with pytest.raises(RuntimeError, match=f"ncu counts no l1tex__t_requests.* on this GPU: it says '{nothing}'"):
+            nsight.parse(f'"ID","Metric Name","Metric Value"\n"0","l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum","{nothing}"\n')
 
 
 @pytest.mark.skipif(mode.is_live(), reason="about a machine without a GPU")

@@ -102,6 +102,9 @@ def test_what_the_model_does_not_know():
         machine_of(gpu("L4"))
     with pytest.raises(ValueError, match="the model knows plain loads"):
         fraction_of_peak(H200, 1, 1, "yours")
+    for k, warps in ((0, 1), (1, 0), (1.5, 1), (1, 2.5), (float("nan"), 1), ("1", 1)):
+        with pytest.raises(ValueError, match="whole numbers of at least 1"):
+            fraction_of_peak(H200, k, warps)
 
 
 def test_median_error_on_the_recording_is_below_ten_percent():
