@@ -250,6 +250,13 @@ def test_annotations_of_the_future_are_read_as_a_launch_reads_them():
         compile_kernel(cell(source.format("constant"), constant=tl.constexpr), meta(), BLOCK=64)
 
 
+def test_the_debug_option_is_kept():
+    """With it, a launch checks a kernel's assertions."""
+    source = "    @triton.jit{}\n    def checked(x_ptr, n):\n        tl.device_assert(n > 3)\n        tl.store(x_ptr, 1.0)\n"
+    plain, debug = (compile_kernel(cell(source.format(option)), meta(), 5).ptx.count("__assertfail") for option in ("", "(debug=True)"))
+    assert plain == 0 < debug
+
+
 def test_do_not_specialize_is_kept():
     source = """
         @triton.jit{}
@@ -414,7 +421,16 @@ def call(kernel=gelu_kernel, *args, **options):
     return lambda: compile_kernel(kernel, *(args or (meta(), meta(), 5)), **options)
 
 
+OF_NUMPY = tl.constexpr(np.int64(64))
+
+
+@triton.jit
+def numpys_constant_kernel(x_ptr):
+    tl.store(x_ptr + tl.arange(0, OF_NUMPY), 1.0)
+
+
 @pytest.mark.parametrize("wrong, error, message", [
+    (call(numpys_constant_kernel, meta()), TypeError, "OF_NUMPY = tl.constexpr of int64: a constant must be a number of Python's"),
     (call(), TypeError, "missing BLOCK; it takes x_ptr, y_ptr, n, BLOCK"),
     (call(BLOCK=128, WIDTH=3), TypeError, "no parameter WIDTH; it takes x_ptr"),
     (call(gelu_kernel, meta(), meta(), 5, 128, 7), TypeError, "takes 4 arguments, got 5"),
@@ -528,9 +544,10 @@ def test_the_worker_stands_apart_and_ends_with_the_notebook(fresh):
     assert gelu_16(BLOCK=256).registers > 0 and client.worker.process.pid != process.pid, "one that died is replaced"
 
 
-def test_dying_over_a_request_is_an_error_with_its_last_words(monkeypatch, tmp_path):
+@pytest.mark.parametrize("half", ["", """print('{"ptx": "// cut o', end="", flush=True);"""], ids=["before", "within the answer"])
+def test_dying_over_a_request_is_an_error_with_its_last_words(monkeypatch, tmp_path, half):
     broken = tmp_path / "broken.py"
-    broken.write_text("import sys; sys.exit('no compiler today')")
+    broken.write_text(f"import sys; {half} sys.exit('no compiler today')")
     monkeypatch.setattr(client, "WORKER", broken)
     worker = client.Worker()
     for _ in range(2):

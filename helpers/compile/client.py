@@ -41,7 +41,7 @@ class Worker:
             except BaseException:  # interrupted: the answer still to come would be taken for the next one's
                 self.stop()
                 raise
-            if not line:
+            if not line.endswith("\n"):  # nothing, or a part: the system may end it for the memory that it takes
                 self.stop()
                 raise CompileError("the compiler's process ended without an answer; the next call starts a new one. "
                                    f"Its last words: {self._last_words() or 'none'}")

@@ -182,7 +182,11 @@ class _Functions:
     def _enter(self, found: dict, path: tuple[str, ...], value) -> None:
         """Note a global; of a module that is not Triton's, only the attribute that is used."""
         if not inspect.ismodule(value):
-            found[path[0]] = self.encode_global(value)
+            try:
+                found[path[0]] = self.encode_global(value)
+            except _NoArgument:
+                raise TypeError(f"{path[0]} = tl.constexpr of {type(value.value).__name__}: a constant must be a number of Python's, "
+                                "a string, a dtype, None or a tuple of these") from None
         elif _is_tritons(value.__name__):
             found[path[0]] = ["import", value.__name__]
         else:
@@ -285,7 +289,7 @@ def _source(kernel, fn) -> tuple[dict, Place, ast.FunctionDef]:
     else:
         given = getattr(jitted, "kwargs", None) or vars(jitted)  # the interpreter keeps the decorator's options so
         entry["options"] = {key: given[key] for key in ("do_not_specialize", "do_not_specialize_on_alignment",
-                                                        "noinline") if given.get(key)}
+                                                        "noinline", "debug") if given.get(key)}
     return entry, place, tree
 
 

@@ -156,7 +156,7 @@ def specialise(functions, request, target):
 
     kernel, backend = functions[0], make_backend(target)
     values = {name: decode(value, functions) for name, value in request["values"].items()}
-    given = {"debug": False, **request["options"], **values}
+    given = {"debug": bool(kernel.debug), **request["options"], **values}
     try:
         bound, specialization, extra = create_function_from_signature(kernel.signature, kernel.params, backend)(**given)
     except (TypeError, OverflowError) as error:
