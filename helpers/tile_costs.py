@@ -33,6 +33,8 @@ def compiled_tile(gpu_name: str, tile: str, num_warps: int, num_stages: int):
 
 def tile_cost(gpu_name: str, tile: str, num_warps: int, num_stages: int) -> dict[str, int]:
     """registers and spill_bytes of a thread, shared_bytes of a program. KeyError for a setting that is not shipped."""
+    if num_stages not in range(COMPILED_STAGES[0], 100):
+        raise KeyError(f"num_stages must be {COMPILED_STAGES[0]} or more, got {num_stages}: less is not shipped")
     two, three = (_shipped()["costs"][gpu_name][f"{tile} {num_warps} {stages}"] for stages in COMPILED_STAGES)
     registers, spilled, shared = two if num_stages == 2 else three
     if num_stages > 3 and shared > two[2]:  # equal before 8.0, where nothing is copied ahead into shared memory

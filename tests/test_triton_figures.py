@@ -157,6 +157,12 @@ def test_the_cost_widget_shows_what_the_compiler_says(gpu_name, tile, num_warps,
         compiled.registers, compiled.spill_bytes, compiled.shared_bytes]
 
 
+@pytest.mark.parametrize("num_stages", [1, 0, 2.5, True])
+def test_the_cost_of_stages_that_are_not_shipped_is_not_that_of_three(num_stages):
+    with pytest.raises(KeyError, match="num_stages must be 2 or more"):
+        tile_costs.tile_cost("A100", "64x64x32", 4, num_stages)
+
+
 def test_a_tile_that_cannot_launch_says_so():
     assert "cannot launch" not in matmul.explore_cost("RTX 5090", "128x128x32", 8, 3).alt
     assert matmul.tile_cost("RTX 5090", "128x128x32", 8, 5)["occupancy"].blocks == 0
