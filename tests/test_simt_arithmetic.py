@@ -96,6 +96,12 @@ def test_integers_become_floats(dtype, rounding):
     for value, result in zip(values, got, strict=True):
         if value:
             assert result == nearest(Fraction(int(value)), rounding), value
+    for value, result in zip(map(int, values), floats.convert(values, np.float64, rounding, False, False).tolist(), strict=True):
+        way = {"rz": -1 if value > 0 else 1, "rm": -1, "rp": 1}.get(rounding)
+        if way is None:
+            assert result == float(value)
+        else:  # not beyond the exact value, and the next one would be
+            assert (int(result) - value) * way >= 0 > (int(np.nextafter(result, -way * np.inf)) - value) * way or int(result) == value
 
 
 def test_floats_become_integers():

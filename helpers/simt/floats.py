@@ -277,11 +277,13 @@ def to_f16(values: np.ndarray) -> np.ndarray:
 def _integer_to_float(values: np.ndarray, dtype, rounding: str) -> np.ndarray:
     if values.dtype.itemsize < 8:
         return narrow(values.astype(np.float64), rounding, dtype)
-    if dtype == np.float64:
-        return values.astype(dtype)
-    high = values >> values.dtype.type(32)  # both halves are exact in float64, and so is their sum rounded to odd
+    high = (values >> values.dtype.type(32)).astype(np.float64) * 2.0**32  # both halves are exact in float64
     low = (values & values.dtype.type(0xFFFFFFFF)).astype(np.float64)
-    return narrow(odd_sum(high.astype(np.float64) * 2.0**32, low), rounding, dtype)
+    if dtype != np.float64:
+        return narrow(odd_sum(high, low), rounding, dtype)
+    nearest, error = _exact_sum(high, low)
+    towards = {"rn": 0, "rz": -np.sign(nearest), "rm": -1, "rp": 1}[rounding]
+    return np.where(error * towards > 0, np.nextafter(nearest, towards * np.inf), nearest)
 
 
 def _float_to_integer(values: np.ndarray, dtype, rounding: str) -> np.ndarray:
