@@ -344,7 +344,7 @@ def test_comparison_scales_and_judges():
             compare.compare("03_gelu", computed={"gelu_loads": wrong})
     shown = compare.compare("03_gelu", computed={"gelu_loads": 8, "gelu_stores": 2}).data
     assert list(shown["verdict"]) == ["as published", "0.25 times the published"]
-    unknown = specs.from_driver("NVIDIA GeForce RTX 4070", (8, 9), 46, 12e9, 2**25)
+    unknown = specs.from_driver("NVIDIA GeForce RTX 1", (8, 9), 46, 12e9, 2**25)
     assert compare.expectation(entry, unknown) is None and "no datasheet" in compare.verdict(30, entry, None)
     assert "latency" in compare.verdict(30, entry | {"bound": "latency"}, None)
 

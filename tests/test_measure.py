@@ -203,33 +203,33 @@ def test_parameters_may_come_out_of_a_table(recording):
 def test_a_recorded_gpu_that_is_not_in_the_fact_sheet(recording):
     """Its driver's facts stand in the recording; peaks are unknown, so nothing is judged by another chip's."""
     data = small_recording()
-    data["machine"] = {"name": "NVIDIA GeForce RTX 4070", "compute_capability": "8.9", "sm_count": 46,
+    data["machine"] = {"name": "NVIDIA GeForce RTX 1", "compute_capability": "8.9", "sm_count": 46,
                        "memory_bytes": 12_281 * 2**20, "l2_bytes": 36 * 2**20}
-    results.save(data, recording.parent / "nvidia_geforce_rtx_4070.json")
-    table = results.recorded("toy", machine="NVIDIA GeForce RTX 4070", variants="a", n=8)
-    assert table["machine"].item() == "NVIDIA GeForce RTX 4070" and table["bandwidth_gb_per_s"].item() == pytest.approx(0.032)
-    spec = results.gpu_of(results.load("nvidia_geforce_rtx_4070"))
+    results.save(data, recording.parent / "nvidia_geforce_rtx_1.json")
+    table = results.recorded("toy", machine="NVIDIA GeForce RTX 1", variants="a", n=8)
+    assert table["machine"].item() == "NVIDIA GeForce RTX 1" and table["bandwidth_gb_per_s"].item() == pytest.approx(0.032)
+    spec = results.gpu_of(results.load("nvidia_geforce_rtx_1"))
     assert (spec.sm_count, spec.cc, spec.bandwidth_gb_per_s) == (46, (8, 9), None)
     assert results.gpu_of(small_recording()) == H200
 
 
-def test_every_recorded_row_is_sound():
+@pytest.mark.parametrize("path", sorted(results.RECORDED.glob("*.json")), ids=lambda path: path.stem)
+def test_every_recorded_row_is_sound(path):
     """The shipped recordings: raw samples, a known experiment, this course's variants and cases, nothing impossible."""
-    for path in sorted(results.RECORDED.glob("*.json")):
-        data = results.load(path.stem)
-        spec = results.gpu_of(data)
-        for name, entry in data["experiments"].items():
-            found = experiment.get(name)
-            assert {"date", "commit", "versions", "versions_line", "clocks_before"} <= set(entry), name
-            assert "dirty" not in entry["commit"], f"{name} was recorded from uncommitted code"
-            cases = found.cases(spec)
-            for row in entry["rows"]:
-                assert row["variant"] in found.variants, f"{name}: {row['variant']} no longer exists, record it again"
-                assert row["case"] in cases, f"{name}: {row['case']} is no longer measured, record it again"
-                assert row.get("samples_us") or row.get("values"), f"{name}: an empty row"
-            table = results.recorded(name, machine=path.stem)
-            assert len(table) == len(entry["rows"])
-            assert {"experiment", "variant", *samples.MEASURED, *results.STAMP, *cases[0]} <= set(table.columns), name
+    data = results.load(path.stem)
+    spec = results.gpu_of(data)
+    for name, entry in data["experiments"].items():
+        found = experiment.get(name)
+        assert {"date", "commit", "versions", "versions_line", "clocks_before"} <= set(entry), name
+        assert "dirty" not in entry["commit"], f"{name} was recorded from uncommitted code"
+        cases = found.cases(spec)
+        for row in entry["rows"]:
+            assert row["variant"] in found.variants, f"{name}: {row['variant']} no longer exists, record it again"
+            assert row["case"] in cases, f"{name}: {row['case']} is no longer measured, record it again"
+            assert row.get("samples_us") or row.get("values"), f"{name}: an empty row"
+        table = results.recorded(name, machine=path.stem)
+        assert len(table) == len(entry["rows"])
+        assert {"experiment", "variant", *samples.MEASURED, *results.STAMP, *cases[0]} <= set(table.columns), name
 
 
 def test_every_experiment_is_recorded():

@@ -169,7 +169,7 @@ def test_a_tile_that_cannot_launch_says_so():
 
 
 def test_gpus_outside_the_fact_sheet_have_figures_without_limits():
-    unknown = from_driver("NVIDIA GeForce RTX 4070", (8, 9), 46, 12 * 10**9, 2**25)
+    unknown = from_driver("NVIDIA GeForce RTX 1", (8, 9), 46, 12 * 10**9, 2**25)
     assert unknown.bandwidth_gb_per_s is None and unknown.fp32_tflops is None
     for picture in (softmax.show_times(VERSIONS, None), softmax.show_sizes(SIZES, None), row_sum.show_rows(ROWS, None),
                     matmul.show_ladder(LADDER, {"FP32 peak": None}), matmul.show_rungs(LADDER, {"naive": 0.25, "ieee": 21.3}, unknown)):
