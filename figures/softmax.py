@@ -110,7 +110,7 @@ def show_sizes(data, peak_gb_per_s=None, evidence="") -> Picture:
     draw_sizes(ax, data, peak_gb_per_s)
     wide = data.pivot(index="cols", columns="variant", values="time_us")
     ratio = (wide["torch"] / wide["softmax"]).dropna()
-    ax.set_title(f"torch takes {ratio.min():.2f} to {ratio.max():.2f} times as long as one program a row")
+    ax.set_title(f"torch takes {ratio.min():.2f} to {ratio.max():.2f} times as long as softmax")
     return Picture(fig, sizes_alt(data), evidence)
 
 
