@@ -303,6 +303,22 @@ def test_structures_as_parameters(run):
         run(*args, [np.float32(1), y], before="struct P { float a; int b; float c[3]; };")
 
 
+@pytest.mark.parametrize("options", [(), ("-G",)])
+def test_the_address_of_a_parameter(run, options):
+    record, y = np.array([(np.arange(8) * 1.5, 3)], dtype=[("w", "f4", 8), ("n", "i4")]), np.zeros((3, 32), np.float32)
+    run("const __grid_constant__ P p, P q, float* y", "y[t] = p.w[t & 7] + p.n; y[32 + t] = at(&p, t); q.w[t & 7] += 1; y[64 + t] = at(&q, t);",
+        [record, record, y], options=options,
+        before="""struct P { float w[8]; int n; }; __noinline__ __device__ float at(const P* p, int t) { return p->w[t & 7] + p->n; }""")
+    assert (y == 1.5 * (LANE & 7) + np.array([3, 3, 4])[:, None]).all()
+
+
+def test_what_is_subnormal_is_flushed(run):
+    y, d = np.full(7, 9, np.float32), np.array([1e-40, -1e-40])
+    run("float* y, const double* d, float a", "if (t == 0) { y[0] = d[0]; y[1] = d[1]; y[2] = a * 1; y[3] = a + a; y[4] = fmaxf(a, -1); y[5] = a > 0; y[6] = rintf(a); }",
+        [y, d, 1e-40], options=("-ftz=true",))
+    assert (y == 0).all() and np.signbit(y).tolist() == [False, True, *[False] * 5]
+
+
 def test_wide_integers(run):
     a, b, y = RNG.integers(-(2**63), 2**63, 32), RNG.integers(-(2**40), 2**40, 32), np.zeros((5, 32), np.int64)
     run("const long long* a, const long long* b, long long* y", "long long p = a[t], q = b[t]; y[t] = p / q; y[32 + t] = p % q;"

@@ -92,11 +92,14 @@ def _load(instruction, kernel):
 
 
 def _space(instruction, kernel) -> str:
-    """The space of a load or store: of .param, "parameter" of the kernel or "argument" of a function it calls."""
+    """The space of a load or store: of .param, "parameter" of the kernel (by its address: "const") or "argument" of a function
+    it calls."""
     space = space_of(instruction)
     if space != "param":
         return space
-    named = re.match(r"\[\s*([\w$]*)", instruction.operands[instruction.name == "ld"]).group(1)
+    named = re.match(r"\[\s*(%?[\w$]*)", instruction.operands[instruction.name == "ld"]).group(1)
+    if named in kernel.registers and instruction.name == "ld":
+        return "const"
     return "argument" if named in kernel.local else "parameter"
 
 
@@ -216,7 +219,7 @@ def _convert_address(instruction, kernel):
     """cvta: between the addresses of one space and generic ones."""
     parts = set(instruction.parts[1:-1]) - {"to"}
     space = space_of(instruction)
-    if parts != {space} or space not in ("global", "shared", "local", "const"):
+    if parts != {space}:
         raise unknown(instruction)
     slot = {"shared": memory.SHARED_SLOT, "local": memory.LOCAL_SLOT}.get(space)
     base = np.uint64(memory.address_of(slot) if slot else 0)

@@ -44,8 +44,9 @@ def _cvt(instruction, kernel):
     if to not in TYPES or source not in TYPES or "pred" in (to, source):
         raise unknown(instruction)
     a, b = np.dtype(TYPES[to]), np.dtype(TYPES[source])
+    flush_result = floats.flush if "ftz" in parts and to == "f32" else np.asarray
     return lanewise(instruction, kernel,
-                    lambda v: floats.convert(flush(v), a, rounding, whole is not None, "sat" in parts), a, b)
+                    lambda v: flush_result(floats.convert(flush(v), a, rounding, whole is not None, "sat" in parts)), a, b)
 
 
 def _pair_of_bytes(instruction, kernel):

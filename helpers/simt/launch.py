@@ -59,7 +59,7 @@ def run(ptx, grid, block, args=(), *, shared_bytes: int | None = None, kernel: s
     code = program(text, kernel)
     launch = Launch(code, grid, block, _dynamic_bytes(code, ptx, shared_bytes), races, uninitialised, trace, limit,
                     early_exit)
-    launch.params = bind(code.kernel, args, launch.device)
+    launch.take(args)
     counts = [Count(i.text, i.line, i.source_line) for i in code.kernel.instructions]
     if math.prod(grid) > MOST_BLOCKS:
         raise ValueError(f"a grid of {grid} would take this machine hours; it runs up to {MOST_BLOCKS} blocks")
@@ -137,6 +137,15 @@ class Launch:
             self.device.add(memory.CONSTANT_SLOT + number, buffer)
         if self.traced is not None:
             self.traced = _traced(self.traced, self.grid, self.lanes_per_block // 32)
+
+    def take(self, args) -> None:
+        """Bind the arguments. Raises TypeError for what does not fit."""
+        kernel = self.code.kernel
+        self.params = bind(kernel, args, self.device)
+        values = dict(zip((param.name for param in kernel.params), self.params, strict=True))
+        for number, name in enumerate(kernel.constants):
+            if name in values:
+                self.device.buffers[memory.CONSTANT_SLOT + number].bytes[:] = values[name]
 
     def traced_warp(self, threads) -> int | None:
         """The number of the traced warp among a machine's threads, if it is there."""

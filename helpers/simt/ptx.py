@@ -30,6 +30,9 @@ def parse(ptx: str, name: str | None = None) -> Kernel:
     _module_arrays(text, kernel)
     body = Body(text, kernel)
     body.read(entry.end(), matching(text, entry.end() - 1))
+    for param in kernel.params:  # __grid_constant__: one whose address is taken lies where addresses lead, too
+        if any(i.name == "mov" and param.name in i.operands for i in kernel.instructions):
+            kernel.constants[param.name] = bytes(param.size)
     kernel.source_file = PurePosixPath(files[body.own_file]).name if body.own_file in files else None
     return kernel
 
