@@ -314,7 +314,7 @@ def test_the_address_of_a_parameter(run, options):
 
 def test_what_is_subnormal_is_flushed(run):
     y, d = np.full(7, 9, np.float32), np.array([1e-40, -1e-40])
-    run("float* y, const double* d, float a", "if (t == 0) { y[0] = d[0]; y[1] = d[1]; y[2] = a * 1; y[3] = a + a; y[4] = fmaxf(a, -1); y[5] = a > 0; y[6] = rintf(a); }",
+    run("float* y, const double* d, float a", "if (t == 0) { y[0] = d[0]; y[1] = d[1]; y[2] = a * .7f; y[3] = a + a; y[4] = fmaxf(a, -1); y[5] = a > 0; y[6] = rintf(a); }",
         [y, d, 1e-40], options=("-ftz=true",))
     assert (y == 0).all() and np.signbit(y).tolist() == [False, True, *[False] * 5]
 
