@@ -68,13 +68,25 @@ class Config:
         self.kwargs, self.num_warps, self.num_stages = kwargs, num_warps, num_stages
 
 
-def autotune(configs, **options):
+def autotune(configs, key=(), **options):
     def tuned(kernel):
         chosen = Unlaunchable(kernel.fn, **kernel.kwargs)
         chosen.best_config = configs[0]
         return chosen
 
     return tuned
+
+
+class Name:
+    """What `tl.float32` and all other names are here: a kernel can be defined with them, for its defaults and annotations."""
+
+    def __init__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
+        self.name = name
+
+    def __call__(self, *args, **kwargs):
+        raise NeedsTriton(f"{MISSING}, so tl.{self.name} cannot run here. {ADVICE}")
 
 
 def install() -> None:
@@ -85,6 +97,7 @@ def install() -> None:
     triton = types.ModuleType("triton", __doc__)
     language = types.ModuleType("triton.language")
     language.constexpr = type("constexpr", (), {"__init__": lambda self, value: setattr(self, "value", value)})
+    language.__getattr__ = Name
     triton.STAND_IN = True
     triton.__version__ = "none"
     triton.language = language

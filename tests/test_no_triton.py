@@ -116,14 +116,19 @@ def test_every_decorator_of_a_kernel_is_there(monkeypatch):
         monkeypatch.setitem(sys.modules, name, sys.modules[name])  # put back afterwards
     no_triton.install()
     import triton as stand_in
+    import triton.language as names
+    from triton.language import math
 
-    assert stand_in.STAND_IN
+    assert stand_in.STAND_IN and not hasattr(names, "__file__")
 
-    @stand_in.autotune(configs=[stand_in.Config({"BLOCK": 64}, num_warps=2)], key=["n"])
+    @stand_in.autotune([stand_in.Config({"BLOCK": 64}, num_warps=2)], ["n"])
     @stand_in.heuristics({"TILE": lambda arguments: 64})
     @stand_in.jit(do_not_specialize=["n"])
-    def kernel(x_ptr, n, BLOCK, TILE):
-        pass
+    def kernel(x_ptr: names.tensor, n, BLOCK: names.constexpr, TILE, DTYPE: names.constexpr = names.float32):
+        names.store(x_ptr, math.exp(1.0))
+
+    with pytest.raises(no_triton.NeedsTriton, match="so tl.cdiv cannot run here"):
+        names.cdiv(5, 4)
 
     with pytest.raises(no_triton.NeedsTriton, match="so kernel cannot run here"):
         kernel[(1,)](torch.zeros(1), 1)
