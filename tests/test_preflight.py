@@ -268,6 +268,18 @@ def test_facts_of_a_gpu(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
     assert machine._driver({}) == {"driver": "580.159.04", "driver_cuda": "13.0", "gpu": "NVIDIA H200", "cc": (9, 0),
                                    "free_memory_gb": 150.0}
+    nvml.nvmlDeviceGetHandleByUUID = {"GPU-12ab": 1}.__getitem__
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: types.SimpleNamespace(uuid="12ab"))
+    nvml.nvmlDeviceGetMemoryInfo = {1: types.SimpleNamespace(free=20e9)}.__getitem__
+    second = machine._driver({"cuda_available": True, "gpu": "NVIDIA L4", "cc": (8, 9)})  # the one that torch uses
+    assert second == {"driver": "580.159.04", "driver_cuda": "13.0", "free_memory_gb": 20.0}
+
+    def not_supported(device):
+        raise nvml.NVMLError("Not Supported")
+
+    nvml.nvmlDeviceGetMemoryInfo = not_supported
+    assert machine._driver({})["gpu"] == "NVIDIA H200" and "free_memory_gb" not in machine._driver({})
     if machine._version("triton"):
         assert float(machine._ptxas({"triton": "3.7.1", "cc": (12, 0)})["ptxas"]) >= 12.8
 

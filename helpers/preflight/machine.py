@@ -24,7 +24,7 @@ KNOWN_FACTS = {
     "numpy": "version of numpy",
     "ipywidgets": "version of ipywidgets, where the kernel runs",
     "jupyterlab_widgets": "version of jupyterlab_widgets, where JupyterLab runs",
-    "gpu": "name of the first NVIDIA GPU as its driver says it; None: the driver shows none",
+    "gpu": "name of the NVIDIA GPU that torch uses, otherwise of the first one; None: the driver shows none",
     "nvidia_device": "True if an NVIDIA display device is built in, with a driver or without",
     "cc": "compute capability of the GPU",
     "arch_list": "what torch has binary code for: sm_80, sm_90, ...",
@@ -98,15 +98,26 @@ def _driver(found: dict) -> dict:
         return {"gpu": found.get("gpu")}
     try:
         cuda = pynvml.nvmlSystemGetCudaDriverVersion_v2()
-        found = {"driver": pynvml.nvmlSystemGetDriverVersion(), "driver_cuda": f"{cuda // 1000}.{cuda % 1000 // 10}"}
+        versions = {"driver": pynvml.nvmlSystemGetDriverVersion(), "driver_cuda": f"{cuda // 1000}.{cuda % 1000 // 10}"}
+        if found.get("cuda_available"):  # torch has said which GPU it uses: not always the first one of the driver
+            import torch
+
+            uuid = torch.cuda.get_device_properties(torch.cuda.current_device()).uuid
+            return versions | _free_memory(pynvml, lambda: pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}"))
         if pynvml.nvmlDeviceGetCount() == 0:
-            return found | {"gpu": None}
+            return versions | {"gpu": None}
         device = pynvml.nvmlDeviceGetHandleByIndex(0)
-        return found | {"gpu": pynvml.nvmlDeviceGetName(device),
-                        "cc": tuple(pynvml.nvmlDeviceGetCudaComputeCapability(device)),
-                        "free_memory_gb": pynvml.nvmlDeviceGetMemoryInfo(device).free / 1e9}
+        return versions | {"gpu": pynvml.nvmlDeviceGetName(device), "cc": tuple(pynvml.nvmlDeviceGetCudaComputeCapability(device)),
+                           **_free_memory(pynvml, lambda: device)}
     finally:
         pynvml.nvmlShutdown()
+
+
+def _free_memory(pynvml, device) -> dict:
+    try:
+        return {"free_memory_gb": pynvml.nvmlDeviceGetMemoryInfo(device()).free / 1e9}
+    except pynvml.NVMLError:  # a GPU that shares the memory of its CPU (GB10, Jetson), or a part of one (MIG)
+        return {}
 
 
 def _libcuda(_) -> dict:
