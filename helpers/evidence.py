@@ -84,7 +84,8 @@ def simulated(model: str) -> Evidence:
 def evidence_of(table) -> Evidence:
     """The evidence of a table of `helpers.measure` or `helpers.results`, which must be of one kind and machine.
 
-    Raises ValueError for a table without evidence columns or of mixed kinds; of several dates the range is shown.
+    Raises ValueError for a table without evidence columns or of mixed kinds; of several dates the range is shown, of
+    several versions all.
     """
     missing = {"evidence", "machine", "date", "versions"} - set(table.columns)
     if missing or len(table) == 0:
@@ -94,4 +95,4 @@ def evidence_of(table) -> Evidence:
         raise ValueError(f"mixed evidence: {sorted(kinds)} from {sorted(machines)}; show each on its own")
     dates = sorted(set(table["date"]))
     date = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
-    return Evidence(kinds.pop(), machines.pop(), date, table["versions"].iloc[0])
+    return Evidence(kinds.pop(), machines.pop(), date, "; ".join(dict.fromkeys(table["versions"])))

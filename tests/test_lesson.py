@@ -324,6 +324,8 @@ def test_evidence_line_and_refusals():
         evidence.Evidence("guessed", "x", "2026-11-30")
     table_ = results.recorded("gelu_sizes")
     assert evidence.evidence_of(table_).kind == "recorded"
+    both = pd.concat([table_.assign(versions="torch 2.11.0", date="2026-11-29"), table_.assign(versions="torch 2.13.0", date="2026-11-30")])
+    assert evidence.evidence_of(both).line() == "recorded · torch 2.11.0; torch 2.13.0 · NVIDIA H200 · 2026-11-29 to 2026-11-30"
     mixed = pd.concat([table_, table_.assign(machine="other")])
     with pytest.raises(ValueError, match="mixed"):
         evidence.evidence_of(mixed)
