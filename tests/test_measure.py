@@ -250,6 +250,19 @@ def test_a_timed_run_needs_a_check():
         Run(call=lambda: None, check=None)
 
 
+@pytest.mark.parametrize("value", [(64, 64, 32), None, torch.float16])
+def test_parameters_are_what_a_recording_can_hold(value, monkeypatch):
+    """Found out before anything is measured, not when a row of the recording is asked for."""
+    monkeypatch.setattr(experiment, "_registry", {})
+    for cases in (product(tile=["64x64x32", value]), lambda spec: product(tile=["64x64x32", value])):
+        @experiment.experiment(lesson="99_toy", title="t", variants={"a": len}, cases=cases)
+        def toy(variant, tile):
+            return None
+
+        with pytest.raises(TypeError, match="toy: tile = .*, but a parameter must be a number"):
+            experiment.get("toy").cases(H200)
+
+
 def test_unknown_experiment():
     with pytest.raises(ValueError, match="no experiment 'gelu'; there are .*gelu_sizes"):
         experiment.get("gelu")

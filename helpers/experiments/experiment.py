@@ -53,11 +53,21 @@ def experiment(*, lesson: str, title: str, variants: dict[str, Callable], cases:
         found = _registry.get(prepare.__name__)
         if found is not None and found.prepare.__module__ != prepare.__module__:
             raise ValueError(f"two experiments are called {prepare.__name__!r}")
-        listed = cases if callable(cases) else lambda spec: cases
+        def listed(spec):
+            return _recordable(prepare.__name__, cases(spec) if callable(cases) else cases)
+
         _registry[prepare.__name__] = Experiment(prepare.__name__, lesson, title, prepare, dict(variants), listed)
         return prepare
 
     return register
+
+
+def _recordable(name: str, cases: list[dict]) -> list[dict]:
+    """The cases, if a recording can hold them and a reader can ask for them; else raises TypeError."""
+    for key, value in ((key, value) for case in cases for key, value in case.items()):
+        if not isinstance(value, int | float | str):
+            raise TypeError(f"{name}: {key} = {value!r}, but a parameter must be a number of Python's, a truth value or a word such as \"64x64x32\"")
+    return cases
 
 
 def all_experiments() -> dict[str, Experiment]:
