@@ -60,14 +60,14 @@ def fma_latencies() -> list[dict]:
 
 
 def parse_cc(target) -> tuple[int, int] | None:
-    """(12, 0) from "sm_120", "sm_120a", "12.0", 12.0 or (12, 0); None if it is not a compute capability at all."""
+    """(12, 0) from "sm_120", "sm_120a", "sm120", "12.0", 12.0 or (12, 0); None if it is not a compute capability at all."""
     if isinstance(target, tuple | list):
         whole = len(target) == 2 and all(isinstance(n, numbers.Integral) and not isinstance(n, bool) for n in target)
         return (int(target[0]), int(target[1])) if whole else None
-    if isinstance(target, float):
+    if isinstance(target, numbers.Real) and not isinstance(target, numbers.Integral):
         target = f"{target:g}" if target % 1 else f"{target:.1f}"
     if isinstance(target, str):
-        for pattern in (r"(?:sm|compute)_(\d+)(\d)[af]?", r"(\d+)\.(\d)[af]?"):
+        for pattern in (r"(?:sm|compute)_?(\d+)(\d)[af]?", r"(\d+)\.(\d)[af]?"):
             match = re.fullmatch(pattern, target.strip().lower(), re.ASCII)
             if match:
                 return int(match[1]), int(match[2])

@@ -137,7 +137,7 @@ def test_whole_numbers_of_every_kind_count():
 
 @pytest.mark.parametrize("name, target", [
     ("sm_120a", "sm_120"), ("sm_100f", "sm_100"), ("compute_90", "sm_90"), (" SM_90 ", "sm_90"), ("9.0", "sm_90"), (9.0, "sm_90"),
-    ([9, 0], "sm_90"), (10.3, "sm_103"), (12.1, "sm_121"), (np.float64(12.0), "sm_120"), ("NVIDIA GeForce RTX 5090", "sm_120"),
+    ([9, 0], "sm_90"), (10.3, "sm_103"), (12.1, "sm_121"), (np.float64(12.0), "sm_120"), (np.float32(8.6), "sm_86"), ("SM89", "sm_89"), ("NVIDIA GeForce RTX 5090", "sm_120"),
     ("rtx5090", "sm_120"), ("NVIDIA H100 80GB HBM3", "sm_90"), ("NVIDIA A100-SXM4-80GB", "sm_80"), ("Tesla T4", "sm_75"),
     ("NVIDIA GB10", "sm_121"), ("NVIDIA B200", "sm_100"),
 ])

@@ -130,7 +130,7 @@ def test_driver_names(driver, name):
     assert gpu(driver).name == name
 
 
-@pytest.mark.parametrize("target", ["sm_120", "SM_120", "sm_120a", "compute_120", "12.0", (12, 0), [12, 0], 12.0])
+@pytest.mark.parametrize("target", ["sm_120", "SM_120", "sm_120a", "sm120", "compute_120", "12.0", (12, 0), [12, 0], 12.0])
 def test_a_compute_capability_has_limits_and_names_an_example_only(target):
     g = gpu(target)
     assert g.cc == (12, 0) and g.target == "sm_120" and g.limits.max_warps_per_sm == 48
