@@ -5,8 +5,8 @@
                               in halves; small products in parts of K
 
 Each tile of c reads BLOCK_M rows of a and BLOCK_N columns of b: 2 BM BN / (BM + BN) FLOPs an element instead of 2.
-`precision` says what float32 inputs become: "ieee" stays in float32; "tf32" rounds to 10 bits of mantissa for the
-Tensor Cores; "tf32x3" and "bf16x6" add the rounded-off parts in further products. Half-precision products are exact.
+`precision` says what float32 inputs become: "ieee" stays in float32; "tf32" keeps 10 bits of mantissa for the
+Tensor Cores; "tf32x3" and "bf16x6" add what is lost so in further products. Half-precision products are exact.
 Parts of float32's smallest numbers vanish: below 1e-30 the three approach the accuracy of one rounding; and what rounds
 to infinity in bfloat16 (above 3.39e38) is infinite in "bf16x6".
 """
