@@ -114,6 +114,7 @@ def measure(name: str, *, yours=None, variants=None, progress: bool = True, **pa
 
 def run_experiment(name, *, yours=None, variants=None, progress=True, **parameters) -> pd.DataFrame:
     """Measure one experiment on this machine's GPU; see `measure`."""
+    mode.need_assertions()
     _need_gpu("measuring")
     found = experiment.get(name)
     spec = specs.gpu()

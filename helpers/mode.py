@@ -73,6 +73,12 @@ def device() -> torch.device:
     return torch.device("cuda", torch.cuda.current_device()) if is_live() else torch.device("cpu")
 
 
+def need_assertions() -> None:
+    """Raise RuntimeError where Python leaves assertions out: every answer and every result that is checked would be right."""
+    if not __debug__:
+        raise RuntimeError("this Python leaves assertions out, so everything would pass: start it without -O, and unset PYTHONOPTIMIZE")
+
+
 def _triton_interprets() -> bool:
     """What Triton was told when it was imported, whatever the flag says by now: its own library shows it."""
     import triton.language as tl

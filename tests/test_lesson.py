@@ -3,6 +3,8 @@
 import ast
 import contextlib
 import math
+import subprocess
+import sys
 
 import nbformat
 import pandas as pd
@@ -117,6 +119,13 @@ def test_check_says_one_of_three_things(capsys, monkeypatch):
         check("99_toy.2", 1)
     with pytest.raises(ValueError, match="no exercise 99.1"):
         check(99.1, 1)
+
+
+@pytest.mark.parametrize("code", ["from helpers.lesson import check; check('03_gelu.2', lambda *sizes: -1)",
+                                  "from helpers import measure; measure.run_experiment('gelu_sizes')"], ids=["check", "measure"])
+def test_without_assertions_nothing_is_right(code):
+    done = subprocess.run([sys.executable, "-O", "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 1 and "everything would pass" in done.stderr
 
 
 @pytest.mark.parametrize("id, answer, hint", [

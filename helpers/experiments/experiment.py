@@ -66,7 +66,8 @@ def _recordable(name: str, cases: list[dict]) -> list[dict]:
     """The cases, if a recording can hold them and a reader can ask for them; else raises TypeError."""
     for key, value in ((key, value) for case in cases for key, value in case.items()):
         if not isinstance(value, int | float | str):
-            raise TypeError(f"{name}: {key} = {value!r}, but a parameter must be a number of Python's, a truth value or a word such as \"64x64x32\"")
+            raise TypeError(f"{name}: {key} = {value!r}, but a parameter must be a number of Python's, a truth value or a word such as "
+                            '"64x64x32"')
     return cases
 
 
