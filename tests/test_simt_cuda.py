@@ -293,6 +293,15 @@ def test_functions_that_are_called(run):
             before="__noinline__ __device__ int fib(int n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }")
 
 
+def test_shared_memory_of_a_function_is_the_same_in_every_call(run):
+    y = np.zeros(32, np.int32)
+    report = run("int* y", "swap(t, 1); __syncthreads(); y[t] = swap(31 - t, 0);", [y],
+                 before="__noinline__ __device__ int swap(int i, int put) { __shared__ int s[9000]; if (put) s[i] = 3 * i; return s[i]; }")
+    assert (y == 3 * (31 - LANE)).all() and report.of("shared store").requests == 1
+    ballast = "__noinline__ __device__ void put(int i) { __shared__ int s[9000]; s[i] = i; } "  # thrice would be more than an SM has
+    run("int* y", "for (int i = 0; i < 2; i++) { put(t); __syncthreads(); } put(t + 1); __syncthreads(); put(t + 2);", [y], before=ballast)
+
+
 def test_structures_as_parameters(run):
     record = np.array([(1.0, 2, (3, 4, 5))], dtype=[("a", "f4"), ("b", "i4"), ("c", "f4", 3)])
     y = np.zeros(32, np.float32)

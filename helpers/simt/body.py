@@ -28,6 +28,7 @@ class Body:
         self.text, self.kernel = text, kernel
         self.own_file, self.source_line = None, None
         self.copies = 0  # of names made so far
+        self.shared: dict[tuple, tuple[str, str]] = {}  # shared arrays by their place in the text: their name, and its unique form
 
     def read(self, start: int, end: int, names=None, calls=(), leave: str | None = None) -> None:
         """`calls`: the functions that are being written in, outermost first; `leave`: the label that `ret` goes to."""
@@ -71,12 +72,26 @@ class Body:
         if kind == "reg":
             self._registers(rest, names, nested)
         elif kind in ("shared", "local", "param"):
-            space = "shared" if kind == "shared" else "local"  # arguments of called functions are kept in local memory
-            array(rest, self.kernel, space, lambda name: self._declare(name, names, nested))
+            self._array(kind, rest, line, names, nested)
         elif kind == "branchtargets":
             self.kernel.tables[label] = [names.get(t.strip(), t.strip()) for t in rest.split(",")]
         elif kind != "pragma":
             raise UnknownInstruction(f"PTX line {line}: cannot read {statement!r}")
+
+    def _array(self, kind: str, declaration: str, line: int, names, nested: bool) -> None:
+        place = line, declaration
+        if place in self.shared:  # of a function that was called before: all calls have the same one
+            name, made = self.shared[place]
+            names[name] = made
+            return
+
+        def unique(name: str) -> str:
+            made = self._declare(name, names, nested)
+            if kind == "shared":
+                self.shared[place] = name, made
+            return made
+        # arguments of called functions are kept in local memory
+        array(declaration, self.kernel, "shared" if kind == "shared" else "local", unique)
 
     def _registers(self, declaration: str, names, nested: bool) -> None:
         kind, listed = re.match(r"\.(\w+)\s+(.*)", declaration).groups()
