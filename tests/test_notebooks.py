@@ -151,8 +151,8 @@ def test_outline(lesson):
     assert levels[0] == 1 and levels.count(1) == 1, "one title, first"
     assert all(b - a <= 1 for a, b in zip(levels, levels[1:], strict=False)), f"a skipped level: {headings}"
     if lesson != "00_start_here":
-        assert any("What to remember" in line for line in headings)
-        assert any("Exercise" in line for line in headings)
+        assert any("What to remember" in line for line in headings), f"no heading What to remember: {headings}"
+        assert any("Exercise" in line for line in headings), f"no heading with Exercise: {headings}"
 
 
 @pytest.mark.parametrize("lesson", LESSONS)
