@@ -293,6 +293,32 @@ def test_functions_that_are_called(run):
             before="__noinline__ __device__ int fib(int n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }")
 
 
+REDUX = """.version 8.8\n.target sm_100a\n.address_size 64
+.visible .entry k(.param .u64 x, .param .u64 y) { .reg .f32 f<4>; .reg .b32 r; .reg .b64 a, b, o;
+ld.param.u64 a, [x]; ld.param.u64 b, [y]; mov.u32 r, %tid.x; mul.wide.u32 o, r, 4; add.s64 a, a, o; add.s64 b, b, o; ld.global.f32 f0, [a];
+redux.sync.max.NaN.f32 f1, f0, -1; st.global.f32 [b], f1; redux.sync.min.abs.f32 f2, f0, -1; st.global.f32 [b+128], f2;
+redux.sync.max.f32 f3, f0, -1; st.global.f32 [b+256], f3; ret; }"""
+
+
+def test_the_largest_float_of_a_warp():
+    """Of all lanes or of those that are there; a NaN wins with .NaN and loses without, unless there is nothing else."""
+    for values, threads, expected in ((LANE - 7.5, 32, (23.5, 0.5, 23.5)), (LANE - 7.5, 20, (11.5, 0.5, 11.5)),
+                                      (np.where(LANE == 3, np.nan, LANE - 7.5), 32, (np.nan, 0.5, 23.5)), (LANE * np.nan, 32, (np.nan,) * 3)):
+        y = np.full((3, 32), -99, np.float32)
+        simt.run(REDUX, 1, threads, [values.astype(np.float32)[:threads].copy(), y])
+        assert np.array_equal(y[:, :threads], np.repeat(expected, threads).reshape(3, threads).astype(np.float32), equal_nan=True)
+
+
+def test_advice_to_the_cache_changes_nothing(run):
+    x, y = np.arange(128, dtype=np.float32), np.zeros(129, np.float32)
+    run("const float* x, float* y", """__shared__ __align__(16) float s[128]; unsigned q = (unsigned)__cvta_generic_to_shared(s + 4 * t);
+        unsigned long long p; asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(p));
+        asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, 8, %2;" :: "r"(q), "l"(x + 4 * t), "l"(p) : "memory");
+        asm volatile("cp.async.wait_all;" ::: "memory"); __syncwarp(); for (int i = 0; i < 4; i++) y[t + 32 * i] = s[t + 32 * i];
+        asm volatile("red.global.add.L2::cache_hint.f32 [%0], %1, %2;" :: "l"(y + 128), "f"(1.f), "l"(p));""", [x, y])
+    assert (y == [*np.where(x % 4 < 2, x, 0), 32]).all()
+
+
 def test_shared_memory_of_a_function_is_the_same_in_every_call(run):
     y = np.zeros(32, np.int32)
     report = run("int* y", "swap(t, 1); __syncthreads(); y[t] = swap(31 - t, 0);", [y],
