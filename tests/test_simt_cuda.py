@@ -79,6 +79,19 @@ def test_an_early_return_before_a_barrier(run):
             block=64, early_exit=True)
 
 
+def test_an_early_return_before_a_shuffle(run):
+    """Threads that have ended need not come to a shuffle that names them; PTX does not tell an early return from an if around the rest."""
+    y, tree = np.zeros(2, np.int32), """if (t >= n) return; int v = t + 1; for (int o = 16; o; o /= 2) { int u = __shfl_down_sync(~0u, v, o); if (t + o < n) v += u; }
+        __syncwarp(); int c = __popc(__ballot_sync(~0u, 1)); if (t == 0) { y[0] = v; y[1] = c; }"""
+    for n in (20, 32, 1):
+        run("int* y, int n", tree, [y, n], early_exit=True)
+        assert y.tolist() == [n * (n + 1) // 2, n]
+    with pytest.raises(simt.Deadlock, match=r"names lane 20, which took another path and is not here. It ends there: GPUs .*early_exit=True"):
+        run("int* y, int n", tree, [y, 20])
+    with pytest.raises(simt.Deadlock, match=r"names lane 20, which took another path and is not here. \("):
+        run("int* y", "int v = t; if (t < 20) v = __shfl_xor_sync(~0u, v, 1); y[t & 1] = v;", [y], early_exit=True)
+
+
 def test_atomics_on_integers(run):
     x, c = RNG.integers(-1000, 1000, 256).astype(np.int32), np.zeros(11, np.int32)
     c[4:7] = -1, 2**30, -(2**30)

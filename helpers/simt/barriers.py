@@ -11,7 +11,8 @@ from helpers.simt.threads import WARP
 BARRIERS = 16  # of a block
 REDUCTIONS = {"popc": np.add, "and": np.logical_and, "or": np.logical_or}
 RULE = "Every thread of a block must come to the same __syncthreads()"
-ENDED = "CUDA leaves open what happens otherwise: GPUs since Volta go on without threads that have ended (early_exit=True)"
+VOLTA = "GPUs since Volta go on without threads that have ended (early_exit=True)"
+ENDED = f"CUDA leaves open what happens otherwise: {VOLTA}"
 
 
 @dataclass
@@ -110,14 +111,14 @@ class Barriers:
         warps = self.m.warps
         missing = here[:, None] & ~warps.active & (warps.live if self.early_exit else warps.exists)
         for warp, lane in np.argwhere(missing):
-            ended = not warps.live[warp, lane] or self._returns(warps.pending(warp, lane))
+            ended = not warps.live[warp, lane] or self.returns(warps.pending(warp, lane))
             if self.early_exit and ended:
                 warps.live[warp, lane] = False
                 continue
             present = warp * WARP + int(np.argmax(warps.active[warp]))
             raise self._unreached(instruction, present, warp * WARP + lane, "it has ended" if ended else "it took another path")
 
-    def _returns(self, at: int) -> bool:
+    def returns(self, at: int) -> bool:
         """Whether nothing but the kernel's end comes at a place."""
         if at == self.m.warps.end:
             return True

@@ -38,8 +38,8 @@ def run(ptx, grid, block, args=(), *, shared_bytes: int | None = None, kernel: s
     uninitialised: raise Uninitialised where shared memory is read before it was written.
     trace: the (block, warp) whose steps are recorded in `report.trace`, e.g. ((1, 0, 0), 2); True: the first warp.
     shuffle: seed of the order in which blocks run; None: in order of their numbers. Right kernels do not care.
-    early_exit: barriers go on without threads that have ended, as on GPUs since Volta; CUDA leaves that open, so that it
-    raises UnreachedBarrier otherwise.
+    early_exit: barriers, shuffles and votes go on without threads that have ended, as on GPUs since Volta; CUDA leaves that
+    open for barriers. Otherwise UnreachedBarrier or Deadlock is raised.
     limit: instructions that a warp may execute before the run is given up as endless; loops that change nothing are noticed
     long before.
 

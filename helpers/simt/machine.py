@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from helpers.simt.barriers import Barriers
+from helpers.simt.barriers import VOLTA, Barriers
 from helpers.simt.endless import Repetition
 from helpers.simt.faults import Deadlock, TooLong, Trap
 from helpers.simt.kernel import TYPES
@@ -113,12 +113,15 @@ class Machine:
 
     def need_together(self, instruction, wanted, here) -> None:
         """Raise Deadlock if an instruction names lanes of its warp that live but stand elsewhere."""
-        absent = wanted & self.warps.live & ~here & here.any(axis=1)[:, None]
-        if absent.any():
-            warp, lane = (int(i[0]) for i in np.nonzero(absent))
+        absent, warps = wanted & self.warps.live & ~here & here.any(axis=1)[:, None], self.warps
+        for warp, lane in np.argwhere(absent).tolist():
+            ends = not warps.active[warp, lane] and self.barriers.returns(warps.pending(warp, lane))
+            if ends and self.launch.early_exit:
+                warps.live[warp, lane] = False
+                continue
             present = warp * WARP + int(np.argmax(here[warp]))
             raise Deadlock(f"{self.threads.name(present)} exchanges values with its warp and names lane {lane}, which took "
-                           f"another path and is not here. {self.place(instruction)}")
+                           f"another path and is not here. {f'It ends there: {VOLTA}. ' if ends else ''}{self.place(instruction)}")
 
     def warps_synchronised(self, members) -> None:
         if self.races:
