@@ -64,7 +64,7 @@ def execute(notebook, *, mode: str = "recorded") -> None:
     """Run all cells in place, in a kernel of this Python whose COURSE_EVIDENCE is `mode`."""
     from nbclient import NotebookClient
 
-    client = NotebookClient(notebook, timeout=TIMEOUT_S, kernel_name="python3", store_widget_state=True,
+    client = NotebookClient(notebook, timeout=TIMEOUT_S, kernel_name="python3", store_widget_state=True, coalesce_streams=True,
                             record_timing=False, resources={"metadata": {"path": str(NOTEBOOKS)}})
     client.execute(env=readers_environment(mode))
 
