@@ -1,6 +1,8 @@
 """CUDA C++ compiled without a driver: code, resources, errors."""
 
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -35,6 +37,17 @@ def test_code_and_resources():
     assert 8 <= made.registers <= 32 and made.count_sass("LDG") == 2 and made.count_sass("FFMA") == 1
     assert parameter_types(made.ptx) == ["f32", "b64", "b64", "b64"]
     assert made.evidence.line().startswith(f"compiled · for sm_120 by {nvrtc_version()} · ")
+
+
+def test_an_empty_log_leaves_other_bytes_alone():
+    """Written into b" ", which is one object in all of Python, its end turned every later space of bytes into a zero."""
+    code = """
+from helpers.cuda.nvrtc import cubin_of
+cubin_of('extern "C" __global__ void k(int* y) { *y = 7; }', "k", 80)
+print([n for n in range(256) if bytes([n])[0] != n])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=FOLDER.parents[1])
+    assert done.stdout == "[]\n", done.stdout + done.stderr
 
 
 def test_only_the_kernel_asked_for():

@@ -175,9 +175,9 @@ def _check(nvrtc, status) -> None:
 
 def _content(size_of, read, program) -> bytes:
     _, size = size_of(program)
-    content = b" " * size
+    content = bytes(max(size, 2))  # NVRTC writes into it, and Python has only one object for all bytes of length 1
     read(program, content)
-    return content
+    return content[:size]
 
 
 def _disassembled(cubin: bytes, kernel: str) -> str:
