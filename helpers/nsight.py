@@ -112,7 +112,8 @@ def parse(output: str, metrics=METRICS) -> list[dict[str, float]]:
             text = row["Metric Value"].replace(",", "")
             if not NUMBER.fullmatch(text):  # n/a, nan
                 raise RuntimeError(f"ncu counts no {row['Metric Name']} on this GPU: it says {row['Metric Value']!r}")
-            value = int(float(text)) if float(text).is_integer() else float(text)
+            value = float(text)
+            value = int(value) if value.is_integer() else value
             by_launch.setdefault(int(row["ID"]), {})[short[row["Metric Name"]]] = value
     return [by_launch[i] for i in sorted(by_launch)]
 

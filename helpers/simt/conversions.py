@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from helpers.simt import floats, fp8
+from helpers.simt import floats, fp8, integers
 from helpers.simt.instructions import ROUND, allow, lanewise, without_last
 from helpers.simt.kernel import TYPES
 from helpers.simt.operands import unknown
@@ -55,26 +55,23 @@ def _pair_of_bytes(instruction, kernel):
     parts = allow(without_last(instruction), {"rn", "satfinite", "relu"})
     limited = floats.positive if "relu" in parts else np.asarray
     if to == "f16x2" and "satfinite" not in parts:
-        return lanewise(instruction, kernel, lambda pair: floats.one_nan(
-            limited(fp8.decoded(source[:-2], _parts(pair, np.uint8)).astype(np.float16))).view(np.uint32)[..., 0], np.uint32, np.uint16)
+        def decode_pair(pair):
+            halves = fp8.decoded(source[:-2], integers.parts(pair, np.uint8)).astype(np.float16)
+            return floats.one_nan(limited(halves)).view(np.uint32)[..., 0]
+        return lanewise(instruction, kernel, decode_pair, np.uint32, np.uint16)
 
     def encode(values):
         return fp8.encoded(to[:-2], limited(values)).view(np.uint16)[..., 0]
     if to[:-2] in fp8.VALUES and {"rn", "satfinite"} <= parts and source in ("f32", "f16x2"):
         if source == "f16x2":
-            return lanewise(instruction, kernel, lambda pair: encode(_parts(pair, np.float16)), np.uint16, np.uint32)
+            return lanewise(instruction, kernel, lambda pair: encode(integers.parts(pair, np.float16)), np.uint16, np.uint32)
         return lanewise(instruction, kernel, lambda high, low: encode(np.stack(np.broadcast_arrays(low, high), axis=-1)),
                         np.uint16, np.float32, np.float32)
     raise unknown(instruction)
-
-
-def _parts(values, kind):
-    return np.ascontiguousarray(values)[..., None].view(kind)
 
 
 def _as_double(v):
     """As float64; what does not fit, whole numbers of 64 bits, rounded to odd."""
     if v.dtype.kind == "f" or v.dtype.itemsize < 8:
         return v.astype(np.float64)
-    high, low = v >> v.dtype.type(32), (v & v.dtype.type(0xFFFFFFFF)).astype(np.float64)
-    return floats.odd_sum(high.astype(np.float64) * 2.0**32, low)
+    return floats.odd_sum(*floats.halves_of_integers(v))

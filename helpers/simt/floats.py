@@ -4,6 +4,8 @@ import fractions
 
 import numpy as np
 
+from helpers.simt.integers import parts
+
 ROUNDINGS = ("rn", "rz", "rm", "rp")
 NAN_BITS = {2: 0x7FFF, 4: 0x7FFFFFFF, 8: 0x7FF8000000000000}
 TINY = np.float32(2.0**-126)  # below it, single precision is subnormal
@@ -264,7 +266,7 @@ def of_short(function, kind: str, relu: bool = False):
 def pairwise(function, register, item):
     """A function of packed pairs, from one of their halves."""
     def pairs(*values):
-        halves = [np.ascontiguousarray(v)[..., None].view(item) for v in np.broadcast_arrays(*values)]
+        halves = [parts(v, item) for v in np.broadcast_arrays(*values)]
         return np.ascontiguousarray(function(*halves)).view(register)[..., 0]
     return pairs
 
@@ -274,11 +276,16 @@ def to_f16(values: np.ndarray) -> np.ndarray:
     return one_nan(values.astype(np.float16)).view(np.uint16)
 
 
+def halves_of_integers(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Whole numbers of 64 bits as two float64 each, both exact, that add up to them."""
+    high, low = values >> values.dtype.type(32), values & values.dtype.type(0xFFFFFFFF)
+    return high.astype(np.float64) * 2.0**32, low.astype(np.float64)
+
+
 def _integer_to_float(values: np.ndarray, dtype, rounding: str) -> np.ndarray:
     if values.dtype.itemsize < 8:
         return narrow(values.astype(np.float64), rounding, dtype)
-    high = (values >> values.dtype.type(32)).astype(np.float64) * 2.0**32  # both halves are exact in float64
-    low = (values & values.dtype.type(0xFFFFFFFF)).astype(np.float64)
+    high, low = halves_of_integers(values)
     if dtype != np.float64:
         return narrow(odd_sum(high, low), rounding, dtype)
     nearest, error = _exact_sum(high, low)

@@ -1,7 +1,7 @@
 """Instructions that only move values between registers, decoded once into functions of (machine, lanes)."""
 
-import dataclasses
 import functools
+from dataclasses import replace
 
 import numpy as np
 
@@ -152,7 +152,7 @@ def _extreme(plain, with_nan, integer):
             parts = tuple(part for part in instruction.parts if part != "relu")
             if parts[-1] not in ("s32", "s16x2"):
                 raise unknown(instruction)
-            return _integer(lambda a, b: np.maximum(integer(a, b), 0), 2)(_with(instruction, parts=parts), kernel)
+            return _integer(lambda a, b: np.maximum(integer(a, b), 0), 2)(replace(instruction, parts=parts), kernel)
         return _integer(integer, 2)(instruction, kernel)
     return build
 
@@ -224,12 +224,8 @@ def _bitwise(function, arity):
 
 def _lop3(instruction, kernel):
     *_, table = instruction.operands
-    instruction_without_table = _with(instruction, operands=instruction.operands[:-1])
+    instruction_without_table = replace(instruction, operands=instruction.operands[:-1])
     return lanewise(instruction_without_table, kernel, lambda a, b, c: integers.lop3(a, b, c, int(table, 0)), *[np.uint32] * 4)
-
-
-def _with(instruction, **changed):
-    return dataclasses.replace(instruction, **changed)
 
 
 def _funnel(instruction, kernel):
@@ -337,7 +333,7 @@ def _mov(instruction, kernel):
         part = np.dtype(f"u{dtype.itemsize // len(writers)}")
 
         def unpack(m, lanes):
-            parts = np.ascontiguousarray(get(m))[..., None].view(part)
+            parts = integers.parts(get(m), part)
             for i, write in enumerate(writers):
                 write(m, parts[..., i], lanes)
         return unpack
@@ -354,7 +350,7 @@ def _mov(instruction, kernel):
 
 
 def without_last(instruction):
-    return _with(instruction, parts=instruction.parts[:-1])
+    return replace(instruction, parts=instruction.parts[:-1])
 
 
 def _differences(instruction, kernel):
@@ -364,15 +360,15 @@ def _differences(instruction, kernel):
     part = np.uint16 if instruction.name == "vabsdiff2" else np.uint8
 
     def differ(a, b, c):
-        x, y = (np.ascontiguousarray(v)[..., None].view(part) for v in np.broadcast_arrays(a, b))
-        apart = np.where(x > y, x - y, y - x)
+        x, y = (integers.parts(v, part) for v in np.broadcast_arrays(a, b))
+        apart = integers.absolute_difference(x, y, part(0))
         return c + apart.sum(axis=-1, dtype=np.uint32) if "add" in instruction.parts else apart.view(np.uint32)[..., 0]
     return lanewise(instruction, kernel, differ, *[np.uint32] * 4)
 
 
 def _policy(instruction, kernel):
     """createpolicy: advice to the cache, which nothing here follows."""
-    return lanewise(_with(instruction, operands=[instruction.operands[0], "0"]), kernel, np.asarray, np.uint64, np.uint64)
+    return lanewise(replace(instruction, operands=[instruction.operands[0], "0"]), kernel, np.asarray, np.uint64, np.uint64)
 
 
 def _nothing(instruction, kernel):

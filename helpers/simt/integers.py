@@ -143,11 +143,16 @@ def insert_bits(a, b, start, length):
     return ((b.astype(np.uint64) & ~mask) | (field & mask)).astype(b.dtype)
 
 
+def parts(values, kind) -> np.ndarray:
+    """The numbers of type `kind` that lie side by side in each value, along a last axis."""
+    return np.ascontiguousarray(values)[..., None].view(kind)
+
+
 def dot_product(a, b, c, left: str, right: str, high: bool | None = None):
     """`dp4a`: c + the sum of four products of bytes; `dp2a`, with `high`: of the halves of a and two bytes of b."""
     halves = high is not None
-    x = np.ascontiguousarray(a)[..., None].view(f"{left}{2 if halves else 1}").astype(np.int64)
-    y = np.ascontiguousarray(b)[..., None].view(f"{right}1").astype(np.int64)
+    x = parts(a, f"{left}{2 if halves else 1}").astype(np.int64)
+    y = parts(b, f"{right}1").astype(np.int64)
     y = y[..., 2:] if high else y[..., :2] if halves else y
     return ((x * y).sum(axis=-1) + c.astype(np.int64)).astype(c.dtype)
 
